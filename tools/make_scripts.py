@@ -2,11 +2,11 @@
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
        make_scripts.py FOLDER OUTPUT.c: all of them, for backend/script/lua_script.h.
 
-NAME is an algorithm or `counter` (its file between single_begin and single_end), `list` (all
-algorithms), an algorithm or `list` with `_once` behind it (the same within once_begin and once_end,
-for requests with an id), lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise),
-`pool` (algorithms between pool_begin and pool_end), or `rolling_window` (buckets in a frame of its
-own). Lines that are only a comment are left out.
+NAME is an algorithm or `counter` (its file between single_begin and single_end; before that of
+window also window_take), `list` (all algorithms), an algorithm or `list` with `_once` behind it
+(the same within once_begin and once_end, for requests with an id), lease_ALGORITHM (between
+lease_begin and lease_end; `_once` likewise), `pool` (algorithms between pool_begin and pool_end),
+or `rolling_window` (buckets in a frame of its own). Lines that are only a comment are left out.
 """
 
 import hashlib
@@ -35,6 +35,8 @@ def parts_of(name):
         return ["pool_begin", *LEASED, "least", "pool_state", "pool_end"]
     if name == "rolling_window":
         return ["rolling_window_begin", "buckets", "rolling_window_end"]
+    if name == "window":
+        return ["single_begin", "window_take", name, "single_end"]
     if name in SINGLE:
         return ["single_begin", name, "single_end"]
     if name.startswith("lease_") and name[6:] in LEASED:

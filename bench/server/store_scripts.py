@@ -19,16 +19,12 @@ RANDOM = "__rand_int__"
 MINUTE, HOUR = 60_000_000, 3_600_000_000
 # What, the script, its words behind the key, keys, the plain script's burst and count; the goal.
 ROWS = [
-    ("window 100/1m, new keys", "window", ["take", 1, 0, 0, 100, MINUTE, 24], True, 100, "<= 1.3"),
-    ("window 1M/1m, one hot key", "window", ["take", 1, 0, 0, 10**6, MINUTE, 24], False, 10**6,
-     "<= 1.3"),
-    ("window 5/1m, one key that is denied", "window", ["take", 1, 0, 0, 5, MINUTE, 24], False, 5,
-     None),
-    ("gcra 100/1m, new keys", "gcra", ["take", 1, 0, 0, 100, MINUTE, 100], True, 100, None),
-    ("fixed_window 100/1m, new keys", "fixed_window", ["take", 1, 0, 0, 100, MINUTE], True, 100,
-     None),
-    ("sliding_counter 100/1m, new keys", "sliding_counter", ["take", 1, 0, 0, 100, MINUTE], True,
-     100, None),
+    ("window 100/1m, new keys", "window", [1, 100, MINUTE], True, 100, "<= 1.0"),
+    ("window 1M/1m, one hot key", "window", [1, 10**6, MINUTE], False, 10**6, "<= 1.0"),
+    ("window 5/1m, one key that is denied", "window", [1, 5, MINUTE], False, 5, None),
+    ("gcra 100/1m, new keys", "gcra", [1, 100, MINUTE, 100], True, 100, None),
+    ("fixed_window 100/1m, new keys", "fixed_window", [1, 100, MINUTE], True, 100, None),
+    ("sliding_counter 100/1m, new keys", "sliding_counter", [1, 100, MINUTE], True, 100, None),
     ("buckets 500/10m, new keys", "buckets", ["take", 1, 0, 0, 500, 10 * MINUTE, MINUTE, 50], True,
      500, None),
     ("window 100/1m in a list of one, new keys", "list",

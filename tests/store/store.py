@@ -110,6 +110,8 @@ class Store:
         name, keys, words = NAMES[quota.algorithm], [key], words_of(quota)
         if id:
             name, keys, words = f"{name}_once", [key, id[0]], (*words, *id[1:])
+        elif verb == "take" and words[3:] == (0, 0):
+            return reply_of(self.call(name, keys, cost, *words[:3], instant(now)))
         return reply_of(self.call(name, keys, verb, cost, instant(now), at, *words))
 
     def count(self, key, amount, expiry_us, now=None, verb=None):

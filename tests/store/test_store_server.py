@@ -13,7 +13,7 @@ import redis as client_library
 import stint_abi as abi
 from decode import decode
 from oracle import UseLog
-from store import SCRIPTS, Store, instant, words_of
+from store import NAMES, SCRIPTS, Store, instant, words_of
 
 SPECS = ["window 5/10s", "window 1000/1h", "gcra 7/10s burst=4", "log 6/10s",
          "buckets 8/10s time_slack=1s count_slack=2", "fixed_window 5/1h",
@@ -157,7 +157,41 @@ def test_what_cannot_be_understood_is_an_error_and_changes_nothing(redis, algori
     for wrong in (good[:4], [], ["refund", "1", instant(5), "x", *good[4:]]):
         with pytest.raises(client_library.ResponseError):
             store.call(algorithm, ["key"], *wrong)
+    short = ["1", "100", "60000000", options[0], instant(5)]
+    for place in range(3):
+        for word in ANYTHING:
+            if (place, word) != (2, "4294967296"):  # a length
+                with pytest.raises(client_library.ResponseError):
+                    store.call(algorithm, ["key"], *short[:place], word, *short[place + 1:])
+    for now in ANYTHING:
+        if now != "4294967296":  # an instant
+            with pytest.raises(client_library.ResponseError):
+                store.call(algorithm, ["key"], *short[:4], now)
+    with pytest.raises(client_library.ResponseError):
+        store.call(algorithm, ["key", "another"], *short)
     assert redis.get("key") == before
+
+
+SHORT = ("window 100/1m", "window 7/1s resolution=10", "window 1000/1m", "window 1/1m",
+         "buckets 500/10m time_slack=1m", "log 9/1s", "gcra 10/1s burst=4", "fixed_window 9/1s",
+         "sliding_counter 9/1s", "concurrency 4 lease=3s")
+
+
+@pytest.mark.parametrize("spec", SHORT)
+def test_a_take_in_few_words_is_the_same_take(redis, spec):
+    """Bursts and pauses, costs that fit, that do not, and that never will; replies and states."""
+    store, quota, now = Store(redis), abi.parse(spec), 10**15
+    name, words = NAMES[quota.algorithm], words_of(quota)
+    period = words[1]
+    for step in range(400):
+        now += (0, 1, period // 7000, period // 900)[step % 7 % 4]
+        cost = (1, 1, 2, 0, quota.limit // 3, quota.limit, quota.limit + 1)[step * step % 7]
+        short = store.call(name, ["short"], cost, *words[:3], instant(now))
+        long = store.call(name, ["long"], "take", cost, instant(now), 0, *words)
+        assert short == long, (step, cost)
+        assert redis.get("short") == redis.get("long")
+    assert store.call(name, ["fresh"], 1, *words[:3])[:4] == \
+        store.call(name, ["fresh too"], "take", 1, "0", 0, *words)[:4]
 
 
 @pytest.mark.parametrize("algorithm", abi.ALGORITHMS)

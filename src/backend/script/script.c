@@ -15,6 +15,7 @@
 #define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
 #define REPLAYED 4 /* in place of ALLOW: the answer to the first request with the id */
 #define KEY_PLAIN "-._~/@+=,*"
+#define SLOTS_DEFAULT 24 /* of window, where the word is 0 or left out */
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
 
@@ -43,7 +44,7 @@ static void quota_numbers(const struct stint_quota *quota, int64_t numbers[SCRIP
     numbers[1] = (int64_t)(quota->period_ns / NS_PER_US);
     switch (quota->algorithm) {
     case STINT_WINDOW:
-        numbers[2] = quota->resolution;
+        numbers[2] = quota->resolution != SLOTS_DEFAULT ? quota->resolution : 0;
         break;
     case STINT_BUCKETS:
         numbers[2] = (int64_t)(quota->time_slack_ns / NS_PER_US);
@@ -235,6 +236,15 @@ static struct span verb_of(const struct script_ask *ask)
     return span_of_text(request_verbs[reserves ? REQUEST_RESERVE : ask->verb].name);
 }
 
+/* The short form of a take: cost limit period [x [now]]. Returns which word would be now. */
+static size_t add_short(struct script_command *command, const struct script_ask *ask,
+                        const int64_t numbers[3 + SCRIPT_QUOTA_WORDS], size_t n_numbers)
+{
+    int64_t words[5] = {numbers[0], numbers[3], numbers[4], numbers[5], numbers[1]};
+    add_numbers(command, words, ask->is_virtual ? 5 : n_numbers - 2);
+    return command->n_words - 1;
+}
+
 /* `leases`: their key; NULL: none. Options before further words are kept. */
 static void make_one(struct script_command *command, const struct script_item *item,
                      const struct script_ask *ask, const struct span *leases, bool keeps_options)
@@ -249,15 +259,19 @@ static void make_one(struct script_command *command, const struct script_item *i
         add(command, *leases);
     if (has_id)
         add(command, ask->id->key);
-    add(command, verb_of(ask));
     int64_t numbers[3 + SCRIPT_QUOTA_WORDS] = {names_holder ? ask->holder.count : item->cost,
                                                now_of(ask), at_of(ask)};
-    size_t n_numbers = 3 + SCRIPT_QUOTA_WORDS, now = command->n_words + 1;
+    size_t n_numbers = 3 + SCRIPT_QUOTA_WORDS, now = command->n_words + 2;
     quota_numbers(item->quota, numbers + 3);
     /* Options that are 0 at the end are left out: every word costs the store time. */
     while (!keeps_options && n_numbers > 3 + 2 && numbers[n_numbers - 1] == 0)
         n_numbers--;
-    add_numbers(command, numbers, n_numbers);
+    if (ask->verb == REQUEST_TAKE && !is_leased && !has_id && n_numbers <= 3 + 3) {
+        now = add_short(command, ask, numbers, n_numbers);
+    } else {
+        add(command, verb_of(ask));
+        add_numbers(command, numbers, n_numbers);
+    }
     if (ask->is_virtual)
         sign_now(&command->words[now]);
     if (has_id)

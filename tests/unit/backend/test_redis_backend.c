@@ -182,7 +182,7 @@ TEST(one_item_is_its_algorithms_script)
     struct asked asked;
     begin_single();
     take_3(&asked, "k");
-    assert_string_equal(words_to("a:6379"), "1 stint:{k}gcra:r: take 3 0 0 10 1000000 10");
+    assert_string_equal(words_to("a:6379"), "1 stint:{k}gcra:r: 3 10 1000000 10");
     say(&net, "a:6379", ALLOWED("7", "5000"));
     assert_int_equal(n_answered, 1);
     assert_int_equal(asked.answered_ns, net.now_ns + 7 * MS);
@@ -346,8 +346,8 @@ TEST(slots_are_asked_at_once_and_joined)
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
-    assert_string_equal(words_to("a:1"), "1 stint:{b}gcra:r: take 3 0 0 10 1000000 10");
-    assert_string_equal(words_to("b:2"), "1 stint:{x}gcra:r: take 3 0 0 10 1000000 10");
+    assert_string_equal(words_to("a:1"), "1 stint:{b}gcra:r: 3 10 1000000 10");
+    assert_string_equal(words_to("b:2"), "1 stint:{x}gcra:r: 3 10 1000000 10");
     say(&net, "b:2", ALLOWED("4", "6000"));
     assert_int_equal(n_answered, 0);
     say(&net, "a:1", ALLOWED("7", "5000"));

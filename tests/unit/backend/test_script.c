@@ -24,18 +24,18 @@ TEST(one_quota_in_words)
     static const struct {
         const char *spec, *words;
     } cases[] = {
-        {"window 100/1m", "1 key take 3 0 0 100 60000000 24"},
-        {"window 100/1m resolution=12", "1 key take 3 0 0 100 60000000 12"},
-        {"buckets 500/10m time_slack=1m", "1 key take 3 0 0 500 600000000 60000000"},
+        {"window 100/1m", "1 key 3 100 60000000"},
+        {"window 100/1m resolution=12", "1 key 3 100 60000000 12"},
+        {"buckets 500/10m time_slack=1m", "1 key 3 500 600000000 60000000"},
         {"buckets 500/10m count_slack=50", "1 key take 3 0 0 500 600000000 0 50"},
-        {"log 5/1s", "1 key take 3 0 0 5 1000000"},
-        {"gcra 100/1m burst=20", "1 key take 3 0 0 100 60000000 20"},
+        {"log 5/1s", "1 key 3 5 1000000"},
+        {"gcra 100/1m burst=20", "1 key 3 100 60000000 20"},
         {"gcra 100/1m burst=20 count_denied=true", "1 key take 3 0 0 100 60000000 20 1"},
-        {"fixed_window 9/1h", "1 key take 3 0 0 9 3600000000"},
+        {"fixed_window 9/1h", "1 key 3 9 3600000000"},
         {"fixed_window 9/1d align=calendar utc_offset=-01:00",
          "1 key take 3 0 0 9 86400000000 2 -3600"},
-        {"sliding_counter 9/1h", "1 key take 3 0 0 9 3600000000"},
-        {"concurrency 4 lease=3s", "1 key take 3 0 0 4 3000000"},
+        {"sliding_counter 9/1h", "1 key 3 9 3600000000"},
+        {"concurrency 4 lease=3s", "1 key 3 4 3000000"},
     };
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
@@ -77,7 +77,10 @@ TEST(times_in_words)
     struct stint_quota quota = quota_of("gcra 100/1m burst=20"), places;
     struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 1};
     struct script_command command;
-    struct script_ask ask = {.verb = REQUEST_REFUND, .is_virtual = true, .at_ns = 1999};
+    struct script_ask ask = {.verb = REQUEST_TAKE, .is_virtual = true, .now_ns = 7999};
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 4, "1 100 60000000 20 +7");
+    ask = (struct script_ask){.verb = REQUEST_REFUND, .is_virtual = true, .at_ns = 1999};
     script_command_one(&command, &item, &ask);
     assert_words(&command, 4, "refund 1 +0 1 100 60000000 20");
     ask.now_ns = STINT_NOW_MAX;
@@ -106,7 +109,7 @@ TEST(a_list_in_words)
                                         UINT32_MAX - (uint32_t)i};
     script_command_list(&command, items, 2, &ask);
     assert_words(&command, 2,
-                 "2 a b take_upto 0 0 window 4294967295 100 60000000 24 0 0 "
+                 "2 a b take_upto 0 0 window 4294967295 100 60000000 0 0 0 "
                  "gcra 4294967294 7 1000000 3 0 0");
     const struct script_id id = {
         .key = span_of_text("i"), .body = 1, .is_ticket = true, .ticket_ns = 1};
