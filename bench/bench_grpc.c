@@ -2,7 +2,8 @@
 /*
  * ShouldRateLimit of one descriptor as a connection answers it: 100 calls in one feed, their
  * answers in one output, against the smallest server that nghttp2 can be: it reads the same calls,
- * and answers each with a body of ten bytes. What a socket costs is in neither.
+ * and answers each with a body of ten bytes. What a socket costs is in neither. Then ten
+ * descriptors of two entries in each call, against one descriptor of one entry.
  */
 #include "load.h"
 #include "traced.h"
@@ -22,17 +23,39 @@
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define PATH "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-/* domain "bench", one descriptor key=0000000. */
-#define MESSAGE                                                                                    \
-    "\0\0\0\0\x19\x0a\5bench\x12\x10\x0a\x0e\x0a\3key\x12\7"                                       \
-    "0000000"
-#define MESSAGE_LEN (sizeof(MESSAGE) - 1)
 #define DIGITS 7
+
+/* The descriptors of a call, which are alike but for the DIGITS digits at the end of each. */
+struct question {
+    const char *descriptor; /* protobuf, with its head */
+    size_t len;
+    size_t n;
+};
+#define QUESTION(times, text)                                                                      \
+    {                                                                                              \
+        .descriptor = (text), .len = sizeof(text) - 1, .n = (times)                                \
+    }
+
+static const struct question one_key = QUESTION(1, "\x12\x10\x0a\x0e\x0a\3key\x12\7"
+                                                   "0000000");
+static const struct question one_user = QUESTION(1, "\x12\x11\x0a\x0f\x0a\4user\x12\7"
+                                                    "0000000");
+static const struct question ten_users = QUESTION(10, "\x12\x21\x0a\x0e\x0a\6tenant\x12\4acme"
+                                                      "\x0a\x0f\x0a\4user\x12\7"
+                                                      "0000000");
 
 static const char yaml[] = "domain: bench\n"
                            "descriptors:\n"
                            "  - key: key\n"
-                           "    rate_limit: {unit: minute, requests_per_unit: 100}\n";
+                           "    rate_limit: {unit: minute, requests_per_unit: 100}\n"
+                           "  - key: user\n"
+                           "    rate_limit: {unit: second, requests_per_unit: 1000000,\n"
+                           "                 algorithm: gcra}\n"
+                           "  - key: tenant\n"
+                           "    descriptors:\n"
+                           "      - key: user\n"
+                           "        rate_limit: {unit: second, requests_per_unit: 1000000,\n"
+                           "                     algorithm: gcra}\n";
 
 struct bytes {
     uint8_t bytes[1 << 16];
@@ -41,6 +64,7 @@ struct bytes {
 
 /* One side's connection: what is fed next, and the id of its next stream. */
 struct session {
+    const struct question *question;
     struct bytes feed;
     uint32_t next_id;
     uint32_t data_len; /* of the answers to one feed: given back to the server's window */
@@ -99,6 +123,18 @@ static const char *const fields[][2] = {
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
+/* A message behind its prefix of five bytes. */
+static void put_message(struct bytes *to, const struct question *question)
+{
+    static const char domain[] = "\x0a\5bench";
+    const size_t len = sizeof(domain) - 1 + question->n * question->len;
+    put(to, "\0", 1);
+    put_number(to, (uint32_t)len);
+    put(to, domain, sizeof(domain) - 1);
+    for (size_t i = 0; i < question->n; i++)
+        put(to, question->descriptor, question->len);
+}
+
 static void put_call(struct session *session, bool is_first)
 {
     struct bytes *feed = &session->feed;
@@ -120,8 +156,12 @@ static void put_call(struct session *session, bool is_first)
     }
     put_head(feed, block.len, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, session->next_id);
     put(feed, block.bytes, block.len);
-    put_head(feed, MESSAGE_LEN, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, session->next_id);
-    put(feed, MESSAGE, MESSAGE_LEN);
+    const size_t head_at = feed->len;
+    put_head(feed, 0, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, session->next_id);
+    const size_t message_at = feed->len;
+    put_message(feed, session->question);
+    feed->bytes[head_at + 1] = (uint8_t)((feed->len - message_at) >> 8);
+    feed->bytes[head_at + 2] = (uint8_t)(feed->len - message_at);
     session->next_id += 2;
 }
 
@@ -136,6 +176,17 @@ static void put_preface(struct session *session)
     put_call(session, true);
 }
 
+static uint32_t sequence_at(const struct serving *serving, uint64_t at)
+{
+    return serving->sequence.index[at & (serving->sequence.len - 1)];
+}
+
+static void put_digits(uint8_t *end, uint32_t number)
+{
+    for (unsigned i = 0; i < DIGITS; i++, number /= 10)
+        *--end = (uint8_t)('0' + number % 10);
+}
+
 /* The next calls, for the subject and its baseline alike. */
 static void next_feed(struct serving *serving, struct session *session, uint64_t at)
 {
@@ -147,10 +198,9 @@ static void next_feed(struct serving *serving, struct session *session, uint64_t
     }
     for (size_t i = 0; i < CALLS; i++) {
         put_call(session, false);
-        uint8_t *digits = feed->bytes + feed->len - DIGITS;
-        uint32_t index = serving->sequence.index[(at + i) & (serving->sequence.len - 1)];
-        for (int d = DIGITS - 1; d >= 0; d--, index /= 10)
-            digits[d] = (uint8_t)('0' + index % 10);
+        for (size_t key = 0; key < session->question->n; key++)
+            put_digits(feed->bytes + feed->len - key * session->question->len,
+                       sequence_at(serving, (at + i) * session->question->n + key));
     }
     serving->now_ns += CALLS * STEP_NS;
 }
@@ -219,8 +269,11 @@ static struct span feed_plain(struct serving *serving)
 static struct span feed_grpc(struct serving *serving)
 {
     const struct bytes *feed = &serving->sessions[1].feed;
-    serving->conn->ops->feed(serving->conn, span_of(feed->bytes, feed->len), serving->now_ns);
-    return serving->conn->ops->output(serving->conn);
+    struct conn *conn = serving->conn;
+    conn->ops->feed(conn, span_of(feed->bytes, feed->len), serving->now_ns);
+    while (conn->ops->has_work(conn)) /* more than one turn of a connection */
+        conn->ops->wake(conn, serving->now_ns);
+    return conn->ops->output(conn);
 }
 
 static void plain(void *arg, unsigned turn)
@@ -280,18 +333,27 @@ static uint32_t check_answers(struct span output)
     return data_len;
 }
 
+/* From now on each feed gives back what the answers to such a feed take from the window. */
+static void fit_window(struct serving *serving)
+{
+    struct session *session = &serving->sessions[1];
+    next_feed(serving, session, 0);
+    struct span output = feed_grpc(serving);
+    session->data_len = check_answers(output);
+    serving->conn->ops->sent(serving->conn, output.len, serving->now_ns);
+}
+
 static void begin(struct serving *serving)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        serving->sessions[i].question = &one_key;
         put_preface(&serving->sessions[i]);
+    }
     feed_plain(serving);
     serving->conn->ops->sent(serving->conn, feed_grpc(serving).len, serving->now_ns);
-    for (int i = 0; i < 2; i++)
-        next_feed(serving, &serving->sessions[i], 0);
+    next_feed(serving, &serving->sessions[0], 0);
     serving->sessions[0].data_len = check_answers(feed_plain(serving));
-    struct span output = feed_grpc(serving);
-    serving->sessions[1].data_len = check_answers(output);
-    serving->conn->ops->sent(serving->conn, output.len, serving->now_ns);
+    fit_window(serving);
 }
 
 static void open_serving(struct serving *serving, uint32_t n_keys)
@@ -299,7 +361,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     struct stint_error error;
     struct rules_diagnostics diagnostics;
     const struct stint_table_options table = {
-        .keys = n_keys, .keys16 = n_keys, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {1, 2}};
+        .keys = 2 * n_keys, .keys16 = n_keys, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {1, 2}};
     const struct rules_file file = {.path = "bench.yaml", .text = span_of_text(yaml)};
     serving->now_ns = NS_PER_HOUR;
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
@@ -331,6 +393,40 @@ static void close_serving(struct serving *serving)
     service_free(serving->service);
     server_state_close(serving->server_state);
     stint_table_close(serving->table);
+}
+
+static void asked_with(struct serving *serving, const struct question *question, unsigned turn)
+{
+    serving->sessions[1].question = question;
+    fit_window(serving);
+    asked(serving, turn);
+}
+
+static void asked_one(void *arg, unsigned turn)
+{
+    asked_with(arg, &one_user, turn);
+}
+
+static void asked_ten(void *arg, unsigned turn)
+{
+    asked_with(arg, &ten_users, turn);
+}
+
+/* Of what there is once in a call, ten descriptors cost nothing more. */
+static void run_ten(const struct bench_options *options, struct serving *serving)
+{
+    struct row row;
+    const struct duel duel = {
+        .what = "ten descriptors of two entries",
+        .baseline_name = "one descriptor",
+        .baseline = asked_one,
+        .subject = asked_ten,
+        .arg = serving,
+        .ops = serving->ops /= 5,
+    };
+    serving->frontend->tracer = NULL;
+    duel_run(options, &duel, &row);
+    row_report(options, &row);
 }
 
 static void run_traced(const struct bench_options *options, struct serving *serving)
@@ -374,6 +470,7 @@ int main(int argc, char **argv)
     duel_run(&options, &duel, &row);
     row_report(&options, &row);
     run_traced(&options, &serving);
+    run_ten(&options, &serving);
     sequence_free(&serving.sequence);
     close_serving(&serving);
     return 0;

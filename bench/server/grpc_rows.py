@@ -80,7 +80,7 @@ def cost(servers, turns, requests):
         duel("ShouldRateLimit, one descriptor, 1 M keys, 100 streams", "nghttpd, ten bytes", turns,
              lambda: ask(stint, port, one), lambda: ask(nghttpd, nghttpd.ports[0], one), "<= 1.8"),
         duel("ShouldRateLimit, ten descriptors of two entries", "one descriptor", turns,
-             lambda: ask(stint, port, ten, requests // 2), lambda: ask(stint, port, one), "<= 4"),
+             lambda: ask(stint, port, ten, requests // 2), lambda: ask(stint, port, one), "<= 2.2"),
     ]
     servers.stop_all()
     return rows

@@ -70,7 +70,7 @@ static bool is_valid(const struct evaluation *evaluation, const struct target *t
            (target->fallback == FALLBACK_NONE || is_stored) &&
            (!target->is_reserved || is_stored) && (!target->is_candidate_reserved || is_stored) &&
            (!target->banned || target->over) && (!target->excluded || target->is_quota_mode) &&
-           (!target->made_ban || target->banned);
+           (!target->made_ban || target->banned) && (!target->is_taken || target->is_hashed);
 }
 
 bool evaluation_is_valid(const struct evaluation *evaluation)
@@ -81,7 +81,6 @@ bool evaluation_is_valid(const struct evaluation *evaluation)
         evaluation->n_unmatched > evaluation->n_targets ||
         evaluation->keys_len > EVALUATION_KEYS_SIZE || evaluation->fault > BACKEND_AHEAD ||
         (evaluation->is_ticket && evaluation->id == NULL) ||
-        (evaluation->is_taken_alone && evaluation->n_targets != 1) ||
         (evaluation->reservation != NULL && evaluation->pending != NULL) ||
         evaluation->ticket_store > (stores != NULL ? stores->n_stores : 0) ||
         (evaluation->pending != NULL && !pending_is_valid(evaluation->pending)))
@@ -97,7 +96,6 @@ void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns)
     assert(evaluation->table != NULL && evaluation->keys != NULL);
     evaluation->now_ns = max_u64(now_ns, table_mark(evaluation->table));
     evaluation->at_ns = evaluation->now_ns;
-    evaluation->is_taken_alone = false;
     evaluation->n_targets = 0;
     evaluation->n_unmatched = 0;
     evaluation->bans_lost = 0;
@@ -805,8 +803,8 @@ static uint64_t look(struct evaluation *evaluation, struct target *target)
     uint32_t left = target->decision.remaining;
     struct stint_ask ask = {.now_ns = evaluation->now_ns, .cost = left + 1, .verb = STINT_PEEK};
     struct stint_decision more;
-    struct hash128 hash = evaluation->taken_hash;
-    if (!evaluation->is_taken_alone)
+    struct hash128 hash = target->hash;
+    if (!target->is_hashed)
         hash = table_hash(evaluation->table, target->quota, target->key.ptr, target->key.len);
     if (table_has_blocks(evaluation->table, evaluation->now_ns))
         more = table_ask(evaluation->table, target->quota, target->key.ptr, target->key.len, &ask,
@@ -866,7 +864,7 @@ uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index)
         return decision->remaining == 0 && decision->retry_after_ns > 0
                    ? decision->retry_after_ns
                    : max_u64(decision->reset_after_ns, 1);
-    bool is_plain = evaluation->is_taken_alone && decision->stored == 1 &&
+    bool is_plain = target->is_taken && decision->stored == 1 &&
                     !table_has_blocks(evaluation->table, evaluation->now_ns);
     if ((target->quota->algorithm == STINT_FIXED_WINDOW && decision->stored == 1) ||
         (is_plain && is_first_of_window(target)))

@@ -76,6 +76,9 @@ struct target {
     uint32_t fitted;            /* units of a charge that fit */
     uint8_t fallback;           /* enum fallback */
     uint64_t fallback_wait_ns;  /* until its share no longer counts as used; 0: it does not */
+    bool is_hashed;             /* the hash of its key under its quota is known */
+    bool is_taken; /* decided by a take in the table, and nothing of this request came after */
+    struct hash128 hash;
     /* For the reply: evaluation_grows_after() where the request wants_growth, else 0; and for
      * EXPLAIN what the table does when it is full, DEFAULT for a state in a store. */
     uint64_t grows_after_ns;
@@ -111,8 +114,6 @@ struct evaluation {
     struct stint_table *table;
     uint64_t now_ns;
     uint64_t at_ns;      /* the time at which units were charged; a refund repeats it */
-    bool is_taken_alone; /* the one target was decided by a take in the table, of a key with: */
-    struct hash128 taken_hash;
     bool all_shadow;     /* every rule is treated as in shadow_mode */
     bool all_quota_mode; /* the same for quota_mode */
     bool charges_hits;   /* Envoy's hits are charged where their rule does not choose */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The verbs. The live targets, all or nothing: what denies, rounds over the table and the stores;
-
  * then the limits beside them that are not enforced.
  */
 #include "decide/evaluation_parts.h"
@@ -124,15 +123,19 @@ static bool make_list(struct evaluation *evaluation)
 }
 
 /* Equal targets share a slot, and so the decision over all of their units together. */
-static void hand_out(struct evaluation *evaluation)
+static void hand_out(struct evaluation *evaluation, bool is_taken)
 {
     const struct list *list = &evaluation->list;
+    is_taken = is_taken && !evaluation_gives_back(evaluation);
     for (size_t i = 0; i < evaluation->n_items; i++) {
+        const struct list_part *part = &list->parts[list->part_of[i]];
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
-        struct stint_decision *decision = &target->decision;
-        *decision = list->parts[list->part_of[i]].decision;
-        decision->granted = (uint32_t)min_u64(decision->granted, target->cost);
-        target->over = decision->outcome != STINT_ALLOW;
+        target->hash = part->hash;
+        target->is_hashed = true;
+        target->is_taken = is_taken;
+        target->decision = part->decision;
+        target->decision.granted = (uint32_t)min_u64(part->decision.granted, target->cost);
+        target->over = part->decision.outcome != STINT_ALLOW;
     }
 }
 
@@ -210,12 +213,12 @@ static void take_one(struct evaluation *evaluation)
         target->decision =
             table_ask(evaluation->table, item->quota, item->key, item->key_len, &ask, &undo, NULL);
         evaluation->at_ns = undo.entered_ns;
-    } else if (evaluation->n_targets == 1 && may_hash(evaluation, item)) {
-        evaluation->is_taken_alone = true;
-        evaluation->taken_hash =
-            table_hash(evaluation->table, item->quota, item->key, item->key_len);
-        target->decision = table_take_hash(evaluation->table, item->quota, evaluation->taken_hash,
-                                           item->cost, evaluation->now_ns);
+    } else if (may_hash(evaluation, item)) {
+        target->is_hashed = true;
+        target->is_taken = !evaluation_gives_back(evaluation);
+        target->hash = table_hash(evaluation->table, item->quota, item->key, item->key_len);
+        target->decision = table_take_hash(evaluation->table, item->quota, target->hash, item->cost,
+                                           evaluation->now_ns);
     } else {
         target->decision = stint_take(evaluation->table, item->quota, item->key, item->key_len,
                                       item->cost, evaluation->now_ns);
@@ -229,11 +232,9 @@ static void decide_gathered(struct evaluation *evaluation, bool charges)
     if (charges && evaluation->n_items == 1) {
         take_one(evaluation);
     } else if (make_list(evaluation)) {
-        if (charges)
-            list_take(&evaluation->list);
-        else
-            list_ask(&evaluation->list, STINT_PEEK, 0);
-        hand_out(evaluation);
+        const struct stint_decision sum =
+            charges ? list_take(&evaluation->list) : list_ask(&evaluation->list, STINT_PEEK, 0);
+        hand_out(evaluation, charges && sum.outcome == STINT_ALLOW);
     }
 }
 
@@ -244,7 +245,7 @@ static uint32_t upto_list(struct evaluation *evaluation, uint32_t most)
         return 0;
     struct stint_decision sum = list_take_upto(&evaluation->list, most);
     uint32_t granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
-    hand_out(evaluation);
+    hand_out(evaluation, false);
     for (size_t i = 0; i < evaluation->n_items; i++) {
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
         if (granted > 0)

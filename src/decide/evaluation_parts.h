@@ -92,6 +92,15 @@ static inline union pending_result *evaluation_note(const struct evaluation *eva
     return evaluation->pending != NULL ? pending_note(evaluation->pending, kind, n, is_new) : space;
 }
 
+/* Whether units come back after the takes of the request, maybe to one of their states. */
+static inline bool evaluation_gives_back(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].is_refund)
+            return true;
+    return false;
+}
+
 /* ---- evaluation_ask.c --------------------------------------------------------------------------
  */
 

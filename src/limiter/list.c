@@ -5,6 +5,9 @@
  * all, because another caller was faster, the charges before it are taken back: bit by bit if the
  * state has not changed since, else as a refund. Others may meanwhile see units as taken that are
  * not, never the reverse, and no caller waits for another.
+ *
+ * Where every key has a slot, the first step already computes the charged states, and the second
+ * only swaps them in: one hash and one lookup for each key.
  */
 #include "limiter/list.h"
 
@@ -94,7 +97,8 @@ static struct stint_decision ask_table(const struct list *list, const struct lis
                                        const struct stint_ask *ask, struct undo *undo,
                                        uint64_t *holder)
 {
-    if (list->is_hashed)
+    const bool needs_key = part->quota->initial_set || table_has_blocks(list->table, list->now_ns);
+    if (list->is_hashed || !needs_key)
         return table_ask_hash(list->table, part->quota, part->hash, ask, undo, holder);
     return table_ask(list->table, part->quota, part->key, part->key_len, ask, undo, holder);
 }
@@ -185,15 +189,39 @@ void list_take_back(struct list *list, size_t n)
         take_back(list, &list->parts[n], list->parts[n].cost);
 }
 
-/* Charges `each` times the part's multiplicity, or its own cost where `each` is 0. */
-static bool charge_all(struct list *list, uint32_t each)
+/* What each part's take would decide, and its swap; false if that is unknown, or one refuses. */
+static bool plan_all(struct list *list)
+{
+    struct taking takings[STINT_ITEMS_MAX];
+    const uint64_t now_ns = list->now_ns;
+    if (now_ns > STINT_NOW_MAX || table_has_blocks(list->table, now_ns) ||
+        table_effective_now(list->table, now_ns) != now_ns)
+        return false;
+    for (size_t i = 0; i < list->n_parts; i++)
+        if (!table_set_out(&takings[i], list->table, list->parts[i].quota, list->parts[i].hash))
+            return false;
+    for (size_t i = 0; i < list->n_parts; i++) {
+        struct list_part *part = &list->parts[i];
+        if (!table_plan(&takings[i], part->cost, now_ns, &part->undo, &part->decision) ||
+            part->decision.outcome != STINT_ALLOW)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Charges `each` times the part's multiplicity, or its own cost where `each` is 0; as planned where
+ * that still holds.
+ */
+static bool charge_all(struct list *list, uint32_t each, bool is_planned)
 {
     assert(list_is_valid(list));
     for (size_t i = 0; i < list->n_parts; i++) {
         struct list_part *part = &list->parts[i];
         uint32_t cost = each > 0 ? each * part->times : part->cost;
-        struct stint_decision decision = ask_part(list, part, STINT_TAKE, cost, 0);
-        if (decision.outcome == STINT_ALLOW)
+        if (is_planned && table_carry_out(&part->undo))
+            continue;
+        if (ask_part(list, part, STINT_TAKE, cost, 0).outcome == STINT_ALLOW)
             continue;
         while (i-- > 0)
             take_back(list, &list->parts[i],
@@ -206,12 +234,13 @@ static bool charge_all(struct list *list, uint32_t each)
 struct stint_decision list_take(struct list *list)
 {
     assert(list_is_valid(list));
-    if (list->n_parts > 1) {
+    const bool is_planned = plan_all(list);
+    if (!is_planned && list->n_parts > 1) {
         struct stint_decision sum = list_ask(list, STINT_PEEK, 0);
         if (sum.outcome != STINT_ALLOW)
             return sum;
     }
-    charge_all(list, 0);
+    charge_all(list, 0, is_planned);
     return list_sum(list);
 }
 
@@ -244,7 +273,7 @@ struct stint_decision list_take_upto(struct list *list, uint32_t most)
             each = failed / 2;
         if (each == 0)
             return refused;
-        bool charged = charge_all(list, each);
+        bool charged = charge_all(list, each, false);
         struct stint_decision sum = list_sum(list);
         assert(each <= most);
         if (charged) {

@@ -39,6 +39,27 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
 /* A take of a key whose hash is known, by the fast path where possible. */
 struct stint_decision table_take_hash(struct stint_table *table, const struct stint_quota *quota,
                                       struct hash128 hash, uint32_t cost, uint64_t now_ns);
+
+/* A lookup: the key, and where it is searched for. */
+struct taking {
+    const struct stint_quota *quota; /* the caller's */
+    const struct stint_quota *copy;  /* this table's own, or the caller's: intern_algorithm() */
+    const struct slots *slots;
+    struct hash128 hash;
+    struct home home;
+    uint64_t tag_word; /* of a valid slot under this very quota */
+};
+/*
+ * A take in two steps, for callers that charge several keys or none: the decision, and the swap
+ * that charges it, which fails if the state has changed since. Only for a table without blocks and
+ * a time that is its effective one. False: only table_ask_hash() decides.
+ */
+bool table_set_out(struct taking *taking, struct stint_table *table,
+                   const struct stint_quota *quota, struct hash128 hash); /* prefetches */
+bool table_plan(const struct taking *taking, uint32_t cost, uint64_t now_ns, struct undo *plan,
+                struct stint_decision *decision);
+bool table_carry_out(const struct undo *plan);
+
 /* Restores the bits from before, if the state is still as that charge left it. */
 bool table_undo(const struct undo *undo);
 

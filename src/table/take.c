@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two most frequent calls: one take on one key, and many of them with their memory prefetched.
+ * The most frequent calls: one take on one key, many of them with their memory prefetched, and a
+ * take in two steps for lists.
  * A key that has a valid slot under the same quota, in a table without blocks, is decided here in a
  * few lines; everything else goes through table.c.
  */
@@ -12,16 +13,6 @@
 /* The values of a lookup stay in registers only if all of it is one function. */
 #define INLINE __attribute__((always_inline))
 #define BATCH 32 /* hashes computed in advance; more than a core's outstanding cache misses */
-
-/* A lookup: the key, and where it is searched for. */
-struct taking {
-    const struct stint_quota *quota; /* the caller's */
-    const struct stint_quota *copy;  /* this table's own, or the caller's: intern_algorithm() */
-    const struct slots *slots;
-    struct hash128 hash;
-    struct home home;
-    uint64_t tag_word; /* of a valid slot under this very quota */
-};
 
 static bool is_plain(const struct stint_quota *quota, size_t key_len)
 {
@@ -156,6 +147,57 @@ CAS16_TARGET struct stint_decision table_take_hash(struct stint_table *table,
     }
     return arrive(&taking, table, cost, now_ns);
 }
+
+/* ---- A take in two steps --------------------------------------------------------------------- */
+
+bool table_set_out(struct taking *taking, struct stint_table *table,
+                   const struct stint_quota *quota, struct hash128 hash)
+{
+    return !quota->initial_set && set_out_hashed(taking, table, quota, hash);
+}
+
+/* The two halves of a pair may not match: then the decision is wrong, and the swap fails. */
+CAS16_TARGET static bool plan8(const struct taking *taking, const struct seen *seen,
+                               uint64_t now_ns, uint32_t cost, struct undo *plan,
+                               struct stint_decision *decision)
+{
+    struct pair before = cas16_load(seen->at), after = before;
+    algorithm8_take(taking->copy, &after.second, now_ns, cost, decision);
+    *plan = (struct undo){seen->at, before, after, now_ns};
+    return before.first == taking->tag_word;
+}
+
+CAS16_TARGET static bool plan16(const struct taking *taking, const struct seen *seen,
+                                uint64_t now_ns, uint32_t cost, struct undo *plan,
+                                struct stint_decision *decision)
+{
+    struct pair pair = cas16_load(seen->at), before = cas16_load(seen->state);
+    const uint64_t mark = state_mark(pair.second);
+    struct word16 after = {before.first, before.second & STATE_MASK};
+    algorithm16_take(taking->copy, &after, now_ns, cost, decision);
+    *plan = (struct undo){seen->state, before, {after.lo, after.hi | mark}, now_ns};
+    return pair.first == taking->tag_word && (before.second & ~STATE_MASK) == mark;
+}
+
+bool table_plan(const struct taking *taking, uint32_t cost, uint64_t now_ns, struct undo *plan,
+                struct stint_decision *decision)
+{
+    const struct seen seen = slots_find_exact(taking->slots, &taking->home, taking->tag_word);
+    if (seen.at == NULL)
+        return false;
+    return (taking->slots->class == CLASS_8 ? plan8 : plan16)(taking, &seen, now_ns, cost, plan,
+                                                              decision);
+}
+
+CAS16_TARGET bool table_carry_out(const struct undo *plan)
+{
+    assert(plan->at != NULL);
+    if (pair_equals(plan->before, plan->after)) /* nothing to write */
+        return pair_equals(cas16_load(plan->at), plan->before);
+    return cas16(plan->at, plan->before, plan->after);
+}
+
+/* ---- Many takes ------------------------------------------------------------------------------ */
 
 CAS16_TARGET void stint_take_batch(struct stint_table *table, const struct stint_item *items,
                                    struct stint_decision *decisions, size_t n_items,

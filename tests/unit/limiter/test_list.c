@@ -159,6 +159,55 @@ TEST(test_equal_ones_add_up)
     }
 }
 
+/* ---- A take in two steps --------------------------------------------------------------------- */
+
+/* Whether a list finds the slots of its keys, as the second time, or not, as the first. */
+TEST(test_a_list_decides_like_single_takes)
+{
+    struct stint_item items[2 * N_SPECS];
+    for (size_t i = 0; i < N_SPECS; i++) {
+        items[2 * i] = item(&quotas[i], "list a", 3);
+        items[2 * i + 1] = item(&quotas[i], "list b", 5);
+    }
+    for (uint32_t times = 1; times <= 2; times++) {
+        struct list list;
+        assert_true(list_init(&list, fixture->table, items, N(items), NOW));
+        assert_int_equal(list_take(&list).outcome, STINT_ALLOW);
+        for (size_t i = 0; i < N(items); i++) {
+            const char *key = i % 2 == 0 ? "single a" : "single b";
+            const struct stint_item single = item(items[i].quota, key, items[i].cost);
+            struct stint_decision expected = stint_take_all(fixture->table, &single, 1, NOW);
+            assert_memory_equal(&list.parts[i].decision, &expected, sizeof(expected));
+            assert_int_equal(remaining(fixture->table, items[i].quota, items[i].key),
+                             20 - times * items[i].cost);
+        }
+    }
+}
+
+/* What another caller has charged since is not overwritten; the plan after that charges, once. */
+TEST(test_a_plan_that_is_late_charges_nothing)
+{
+    for (size_t i = 0; quotas[i].algorithm != STINT_LOG; i++) {
+        struct stint_decision decision;
+        struct taking taking;
+        struct undo plan;
+        const struct hash128 hash = table_hash(fixture->table, &quotas[i], "key", 3);
+        take_one(fixture->table, &quotas[i], "key", 1);
+        assert_true(table_set_out(&taking, fixture->table, &quotas[i], hash));
+        assert_true(table_plan(&taking, 2, NOW, &plan, &decision));
+        take_one(fixture->table, &quotas[i], "key", 4);
+        assert_false(table_carry_out(&plan));
+        assert_int_equal(remaining(fixture->table, &quotas[i], "key"), 15);
+        assert_true(table_plan(&taking, 2, NOW, &plan, &decision));
+        assert_int_equal(remaining(fixture->table, &quotas[i], "key"), 15);
+        assert_true(table_carry_out(&plan));
+        assert_false(table_carry_out(&plan));
+        assert_int_equal(remaining(fixture->table, &quotas[i], "key"), 13);
+        assert_true(table_undo(&plan));
+        assert_int_equal(remaining(fixture->table, &quotas[i], "key"), 15);
+    }
+}
+
 /* ---- What is no request ---------------------------------------------------------------------- */
 
 /* STINT_ITEMS_MAX different ones are charged, one more is NEVER, and so is none; equal ones count.
