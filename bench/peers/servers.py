@@ -13,8 +13,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +45,12 @@ request = function()
     return wrk.format("POST", "/throttle", nil, body)
 end
 """
+# Behind its prefix: a key of 16 digits, 100 at once, 100 per 3,600 s, one unit.
+THROTTLE_CALL = ("/throttlecrab.RateLimiter/Throttle",
+                 b"\0\0\0\0\x1b" + grpc_rows.block(1, "0" * 16) +
+                 b"\x10\x64\x18\x64\x20\x90\x1c\x28\x01")
+RATE_LIMIT_CALL = (grpc_rows.PATH,
+                   grpc_rows.question(grpc_rows.descriptor(("user", "0" * 16))))
 
 
 @dataclass
@@ -60,7 +64,7 @@ class Up:
     granted: int = 0                           # the first integer of the reply to a grant
     path: str = ""                             # of HTTP
     script: str = ""
-    is_limiter: bool = True
+    call: tuple = ()                           # of gRPC: path and message
     rate: float = 0                            # requests per second, when it was last measured
 
     def memory(self):
@@ -95,7 +99,7 @@ class Bench:
         self.servers = Servers(context.build, Path(context.scratch))
         self.keys = 10_000 if self.quick else KEYS
         self.rls_keys = 2_000 if self.quick else 200_000
-        self.turn_s = 0.1 if self.quick else 1.5
+        self.turn_s = 0.1 if self.quick else 1.0
 
     # ---- what is up ----
 
@@ -132,7 +136,7 @@ class Bench:
     def stint_window(self):
         stint = self.servers.stint("--keys", 1, "--keys16", KEYS)
         return Up("stint", "STINT.TAKE, window", [stint], stint.ports[0],
-                  ["STINT.TAKE", "QUOTA", f"window {LIMIT}/{PERIOD_S}s", "KEY"], is_limiter=False)
+                  ["STINT.TAKE", "QUOTA", f"window {LIMIT}/{PERIOD_S}s", "KEY"])
 
     def lua(self, period_s=PERIOD_S):
         redis = self.redis("redis")
@@ -143,34 +147,35 @@ class Bench:
 
     def incr(self):
         redis = self.redis("redis")
-        return Up("redis", "INCR: no limit, the floor", [redis], redis.ports[0], ["INCR", "KEY"],
-                  is_limiter=False)
+        return Up("redis", "INCR: no limit, the floor", [redis], redis.ports[0], ["INCR", "KEY"])
 
     def cell(self, period_s=PERIOD_S):
         redis = self.redis("redis-cell")
         return Up("redis-cell", "CL.THROTTLE", [redis], redis.ports[0],
                   ["CL.THROTTLE", "KEY", LIMIT - 1, LIMIT, period_s])
 
-    def throttlecrab(self, period_s=PERIOD_S):
+    def throttlecrab(self, protocol, form, **more):
         port = free_port()
         server = self.servers.start(
-            [*self.command("throttlecrab-server"), "--redis", "--redis-host", "127.0.0.1",
-             "--redis-port", port, "--store-capacity", KEYS], [port])
-        return Up("throttlecrab-server", "THROTTLE", [server], port,
-                  ["THROTTLE", "KEY", LIMIT, LIMIT, period_s], granted=1)
+            [*self.command("throttlecrab-server"), f"--{protocol}", f"--{protocol}-host",
+             "127.0.0.1", f"--{protocol}-port", port, "--store-capacity", KEYS], [port])
+        return Up("throttlecrab-server", form, [server], port, **more)
+
+    def throttlecrab_resp(self, period_s=PERIOD_S):
+        return self.throttlecrab("redis", "THROTTLE", granted=1,
+                                 words=["THROTTLE", "KEY", LIMIT, LIMIT, period_s])
 
     def throttlecrab_http(self):
-        port = free_port()
-        server = self.servers.start(
-            [*self.command("throttlecrab-server"), "--http", "--http-host", "127.0.0.1",
-             "--http-port", port], [port])
-        return Up("throttlecrab-server", "POST /throttle", [server], port, path="/throttle",
-                  script=THROTTLE_SCRIPT)
+        return self.throttlecrab("http", "POST /throttle", path="/throttle",
+                                 script=THROTTLE_SCRIPT)
+
+    def throttlecrab_grpc(self):
+        return self.throttlecrab("grpc", "Throttle, a call of its own", call=THROTTLE_CALL)
 
     def stint_rls(self, unit="hour"):
         port, rules = free_port(), self.rules(unit)
         stint = self.servers.stint("--rules", rules, "--keys", 1, "--keys16", KEYS, grpc=port)
-        return Up("stint", "window", [stint], port)
+        return Up("stint", "window", [stint], port, call=RATE_LIMIT_CALL)
 
     def rules(self, unit):
         """One file for both. The folder is as ratelimit wants it."""
@@ -193,7 +198,7 @@ class Bench:
         server = self.servers.start(self.command("envoyproxy-ratelimit"), [grpc], env={
             **os.environ, **{name: str(value) for name, value in settings.items()}})
         return Up("envoyproxy-ratelimit", f"pipeline window {window}" if window else "default",
-                  [server, redis], grpc)
+                  [server, redis], grpc, call=RATE_LIMIT_CALL)
 
     # ---- turns ----
 
@@ -251,7 +256,7 @@ class Bench:
     def resp(self):
         ups = self.up([("stint", self.stint_resp), ("stint", self.stint_window),
                        ("redis", self.lua), ("redis-cell", self.cell),
-                       ("throttlecrab-server", self.throttlecrab), ("redis", self.incr)])
+                       ("throttlecrab-server", self.throttlecrab_resp), ("redis", self.incr)])
 
         def words(up, number):
             return [str(word).replace("KEY", f"key:{number}") for word in up.words]
@@ -278,11 +283,12 @@ class Bench:
 
     def rls_load(self, connections, rate, seconds, *calls):
         message = self.servers.scratch / "message"
-        message.write_bytes(grpc_rows.question(grpc_rows.descriptor(("user", "0" * 16))))
 
         def run(up):
+            path, bytes_of = up.call
+            message.write_bytes(bytes_of)
             told = json.loads(output(self.context.build / "bench/rls_load", up.port, connections,
-                                     rate, seconds, grpc_rows.PATH, message, *calls))
+                                     rate, seconds, path, message, *calls))
             if not 0 < told["sent"] == told["answered"] == told["ok"]:
                 sys.exit(f"rls_load: not what is measured: {told}")
             return told["answered"], told["seconds"], told
@@ -290,7 +296,8 @@ class Bench:
 
     def rls(self):
         ups = self.up([("stint", self.stint_rls), ("envoyproxy-ratelimit", self.ratelimit),
-                       ("envoyproxy-ratelimit", lambda: self.ratelimit("150us"))])
+                       ("envoyproxy-ratelimit", lambda: self.ratelimit("150us")),
+                       ("throttlecrab-server", self.throttlecrab_grpc)])
         found = self.memory("memory-rls", ups, self.rls_keys, lambda up, keys: self.rls_load(
             10, "x20", 100, keys)(up))
         for connections, streams in ((10, 100), (50, 1)):
@@ -298,7 +305,7 @@ class Bench:
             found += self.cost(f"rls-{connections}x{streams}", self.turns(
                 ups, self.rls_load(connections, f"x{streams}", self.turn_s)))
         self.say(f"ShouldRateLimit, {STEADY_RATE} calls a second")
-        turns = self.turns(ups, self.rls_load(10, STEADY_RATE, 0.5 if self.quick else 4))
+        turns = self.turns(ups, self.rls_load(10, STEADY_RATE, 0.5 if self.quick else 3))
         found += self.cost("rls-steady", turns, steady=True)
         for name in ("p50", "p99", "p999"):
             values = [[turn.told[f"{name}_us"] for turn in each] for _, each in turns]
@@ -360,7 +367,7 @@ class Bench:
             ("stint", lambda: self.stint_rls("second"), rls),
             ("redis", lambda: self.lua(1), resp),
             ("redis-cell", lambda: self.cell(1), resp),
-            ("throttlecrab-server", lambda: self.throttlecrab(1), resp),
+            ("throttlecrab-server", lambda: self.throttlecrab_resp(1), resp),
             ("envoyproxy-ratelimit", lambda: self.ratelimit("150us", "second"), rls),
             ("nginx", nginx, lambda up: asks.Http(up.port)),
         ]
@@ -372,7 +379,7 @@ class Bench:
                 self.say(f"strictness of {name}, {up.form}")
                 link = begin(up)
                 found.append(result.most(up.peer, up.form, LIMIT, attack.attack(
-                    link.ask, LIMIT, 1.0, attack.SEEDS[:1] if self.quick else attack.SEEDS)))
+                    link.ask, LIMIT, 1.0, self.context.seeds)))
                 link.close()
             self.servers.stop_all()
         return found
