@@ -126,3 +126,23 @@ def make_all(say):
         if peer.missing:
             say(f"{peer.name} {peer.version}: not had: {peer.missing}")
     return peers
+
+
+def shown(peer):
+    """What the page says of a peer."""
+    return {name: getattr(peer, name) for name in
+            ("name", "version", "url", "build", "run", "fastest", "missing", "built_s")}
+
+
+VERSION = {"go": ["go", "version"]}
+
+
+def tool_versions(peers):
+    """Of the programs that peers need: the first line that they print, if they print one."""
+    found = {}
+    for need in sorted({need for peer in peers.values() for need in peer.needs}):
+        if shutil.which(need):
+            done = subprocess.run(VERSION.get(need, [need, "--version"]), capture_output=True,
+                                  text=True, check=False)
+            found[need] = ((done.stdout or done.stderr).splitlines() or [""])[0]
+    return found

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import build
 import result
-import strictness
+import strictness as patterns
 
 KEYS, QUICK_KEYS = 1_000_000, 20_000
 SEQUENCE_LENGTH = 1 << 22
@@ -178,12 +178,12 @@ def memory(context):
     return results
 
 
-def strict(context):
+def strictness(context):
     def attack(peer, form):
         program = Program(context, peer, form, ASK)
         try:
             program.answer()
-            found = strictness.attack(
+            found = patterns.attack(
                 lambda key, n: program.ask(f"ask {key} {n}")["granted"], LIMIT, WINDOW_S,
                 context.seeds)
         finally:
