@@ -26,15 +26,17 @@ class Peer:
     build: list = field(default_factory=list)
     run: list = field(default_factory=list)
     missing: str | None = None
-    forms: list = field(default_factory=list)  # of the tables of inprocess.py: see there
-    slower: int = 1
-    threads: bool = True
+    folder: str = ""  # of bench/peers, if several peers are built together
+    forms: dict = field(default_factory=dict)
+    only_strict: list = field(default_factory=list)
+    share: float = 1.0
+    threads: int = 2
     out: Path | None = None
     built_s: float = 0
 
     @property
     def tree(self):
-        return HERE / self.name
+        return HERE / (self.folder or self.name)
 
     def filled(self, text):
         return text.replace("{tree}", str(self.tree)).replace("{out}", str(self.out)) \
@@ -60,8 +62,9 @@ def cache():
 
 
 def fingerprint(peer):
-    """Of all that decides what is built."""
-    digest = hashlib.sha256(repr((peer.build, peer.version)).encode())
+    """Of all that decides what is built. Lock files have the versions of peers built together."""
+    version = "" if peer.folder else peer.version
+    digest = hashlib.sha256(repr((peer.build, version)).encode())
     for path in sorted(peer.tree.rglob("*")) if peer.tree.is_dir() else []:
         if path.is_file():
             digest.update(path.relative_to(peer.tree).as_posix().encode() + b"\0")
@@ -93,7 +96,8 @@ def run_commands(peer):
 
 def make(peer, say):
     """Sets `out`, and `missing` where it cannot be had."""
-    peer.out = cache() / f"{peer.name}-{peer.version}-{fingerprint(peer)}"
+    name = peer.folder or f"{peer.name}-{peer.version}".replace(" ", "-")
+    peer.out = cache() / f"{name}-{fingerprint(peer)}"
     if peer.missing:
         return
     absent = [need for need in peer.needs if shutil.which(need) is None]
@@ -105,7 +109,8 @@ def make(peer, say):
         return
     shutil.rmtree(peer.out, ignore_errors=True)
     peer.out.mkdir(parents=True)
-    say(f"{peer.name} {peer.version}: building")
+    if peer.build:
+        say(f"building {peer.folder or peer.name + ' ' + peer.version}")
     started = time.monotonic()
     peer.missing = run_commands(peer)
     peer.built_s = time.monotonic() - started
@@ -121,3 +126,23 @@ def make_all(say):
         if peer.missing:
             say(f"{peer.name} {peer.version}: not had: {peer.missing}")
     return peers
+
+
+def shown(peer):
+    """What the page says of a peer."""
+    return {name: getattr(peer, name) for name in
+            ("name", "version", "url", "build", "run", "fastest", "missing", "built_s")}
+
+
+VERSION = {"go": ["go", "version"]}
+
+
+def tool_versions(peers):
+    """Of the programs that peers need: the first line that they print, if they print one."""
+    found = {}
+    for need in sorted({need for peer in peers.values() for need in peer.needs}):
+        if shutil.which(need):
+            done = subprocess.run(VERSION.get(need, [need, "--version"]), capture_output=True,
+                                  text=True, check=False)
+            found[need] = ((done.stdout or done.stderr).splitlines() or [""])[0]
+    return found

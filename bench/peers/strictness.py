@@ -51,12 +51,7 @@ class Asker:
 
 
 def sleep_until(when):
-    """Short of it by sleeping, then by looking at the clock: a sleep ends late by up to 0.1 ms."""
-    left = when - time.monotonic()
-    if left > 0.0005:
-        time.sleep(left - 0.0003)
-    while time.monotonic() < when:
-        pass
+    time.sleep(max(0.0, when - time.monotonic()))
 
 
 def edge(asker, limit, window_s, seed):
