@@ -13,6 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TABLES = ("peers.toml", "servers.toml")
 BUILD_S_MAX = 900
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
@@ -73,7 +74,7 @@ def fingerprint(peer):
 
 
 def last_line(text):
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in text.splitlines()]
+    lines = [line.strip() for line in COLOURS.sub("", text).splitlines()]
     wrong = [line for line in lines if re.match(r"(?i)(.*\berror\b)", line)]
     return ((wrong or [line for line in lines if line] or ["no output"])[-1])[:200]
 
@@ -134,7 +135,7 @@ def shown(peer):
             ("name", "version", "url", "build", "run", "fastest", "missing", "built_s")}
 
 
-VERSION = {"go": ["go", "version"]}
+VERSION = {"go": ["go", "version"], "nginx": ["nginx", "-v"]}
 
 
 def tool_versions(peers):
@@ -144,5 +145,6 @@ def tool_versions(peers):
         if shutil.which(need):
             done = subprocess.run(VERSION.get(need, [need, "--version"]), capture_output=True,
                                   text=True, check=False)
-            found[need] = ((done.stdout or done.stderr).splitlines() or [""])[0]
+            lines = COLOURS.sub("", done.stdout or done.stderr).splitlines()
+            found[need] = lines[0].strip() if lines else ""
     return found

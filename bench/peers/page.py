@@ -14,7 +14,8 @@ HEADINGS = {
     "keyed-uniform-1": "uniform, 1 thread", "keyed-zipf-1": "Zipf, 1 thread",
     "keyed-uniform-2": "uniform, 2 threads", "keyed-zipf-2": "Zipf, 2 threads",
     "one-granted": "granted", "one-denied": "denied",
-    "memory": "bytes per key",
+    "memory-key": "bytes per key",
+    "memory-resp": "RESP", "memory-rls": "gRPC",
     "resp-1": "one at a time", "resp-16": "pipelines of 16",
     "rls-10x100": "10 connections, 100 streams each", "rls-50x1": "50 connections, one stream each",
     "rls-steady": "2,000 a second", "rls-steady-p50": "its latency, median",
@@ -45,7 +46,7 @@ and 100 a minute, of which nearly all are denied. Reading the clock is included.
     Section("Libraries: memory", """\
 A new limiter is asked once for each of a million keys, whose texts are made for it, as a server makes them of requests.
 Resident memory after it less that before; † is the heap in use after a collection, and what is resident is more.""",
-            ("memory",)),
+            ("memory-key",)),
     Section("Servers: RESP", """\
 Server and load have a core each; a Redis behind a server shares the server's core. Processor time of the server, with all
 that is behind it, for one request. The limit is 100 an hour, a million random keys, most of them live.""", ("resp",),
@@ -56,7 +57,7 @@ latency counts from when a request was due.""", ("rls",), ("cost", "per_second")
     Section("Servers: HTTP", """\
 `GET` is what a proxy asks: `/auth` of stint, against a request that nginx limits itself. `POST` is JSON: `/v1/take`, against
 `/throttle` of throttlecrab. wrk, 50 connections.""", ("http",), ("cost", "per_second")),
-    Section("Servers: memory", "Resident memory of each new key, which was asked for once.", ("server-memory",)),
+    Section("Servers: memory", "Resident memory of each new key, which was asked for once; a Redis behind a server counts.", ("memory-resp", "memory-rls")),
 ]
 INTRO = """\
 # stint beside its peers
@@ -294,7 +295,7 @@ def short_text(results):
     yield "| | stint | nearest peer |"
     yield "|---|--:|---|"
     for title, name in (("keyed take, 1 M keys, uniform", "keyed-uniform-1"),
-                        ("the same, Zipf", "keyed-zipf-1"), ("memory of a key", "memory"),
+                        ("the same, Zipf", "keyed-zipf-1"), ("memory of a key", "memory-key"),
                         ("`CL.THROTTLE`, pipelines of 16", "resp-16"),
                         ("`ShouldRateLimit`, 10 × 100 streams", "rls-10x100"),
                         ("`/auth`", "http-get")):
