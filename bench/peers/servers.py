@@ -65,6 +65,7 @@ class Up:
     path: str = ""                             # of HTTP
     script: str = ""
     call: tuple = ()                           # of gRPC: path and message
+    is_floor: bool = False                     # decides nothing
     rate: float = 0                            # requests per second, when it was last measured
 
     def memory(self):
@@ -147,7 +148,8 @@ class Bench:
 
     def incr(self):
         redis = self.redis("redis")
-        return Up("redis", "INCR: no limit, the floor", [redis], redis.ports[0], ["INCR", "KEY"])
+        return Up("redis", "INCR: no limit, the floor", [redis], redis.ports[0], ["INCR", "KEY"],
+                  is_floor=True)
 
     def cell(self, period_s=PERIOD_S):
         redis = self.redis("redis-cell")
@@ -231,6 +233,8 @@ class Bench:
                 "client_share": client, "server_share": server,
                 "note": f"load {client:.0%} of its core, server {server:.0%}",
                 **({"bound": "client"} if client > server else {})}
+            if up.is_floor:
+                more["floor"] = True
             if len(up.servers) > 1:
                 parts = [statistics.median(each) for each in zip(*(turn.cpu_us for turn in turns))]
                 more["note"] = ", ".join(filter(None, [
@@ -271,7 +275,7 @@ class Bench:
                                     *words(up, "__rand_int__")), {}
             return run
 
-        found = self.memory("memory-resp", ups, self.keys, fill)
+        found = self.memory("server-memory-resp", ups, self.keys, fill)
         ups = [up for up in ups if up.form != "STINT.TAKE, window"]
         for pipeline in (16, 1):
             self.say(f"RESP, pipeline {pipeline}")
@@ -298,7 +302,7 @@ class Bench:
         ups = self.up([("stint", self.stint_rls), ("envoyproxy-ratelimit", self.ratelimit),
                        ("envoyproxy-ratelimit", lambda: self.ratelimit("150us")),
                        ("throttlecrab-server", self.throttlecrab_grpc)])
-        found = self.memory("memory-rls", ups, self.rls_keys, lambda up, keys: self.rls_load(
+        found = self.memory("server-memory-rls", ups, self.rls_keys, lambda up, keys: self.rls_load(
             10, "x20", 100, keys)(up))
         for connections, streams in ((10, 100), (50, 1)):
             self.say(f"ShouldRateLimit, {connections} connections of {streams} calls")

@@ -62,7 +62,7 @@ class Server:
         return found
 
     def cpu_s(self):
-        """Of all its threads, also those that have ended. /proc/PID/stat counts in ticks of 10 ms."""
+        """Of all its threads, also those that have ended; /proc/PID/stat has ticks of 10 ms."""
         return sum(time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED) for pid in self.processes())
 
     def memory(self):
