@@ -15,7 +15,6 @@ HEADINGS = {
     "keyed-uniform-2": "uniform, 2 threads", "keyed-zipf-2": "Zipf, 2 threads",
     "one-granted": "granted", "one-denied": "denied",
     "memory-key": "bytes per key",
-    "memory-resp": "RESP", "memory-rls": "gRPC",
     "resp-1": "one at a time", "resp-16": "pipelines of 16",
     "rls-10x100": "10 connections, 100 streams each", "rls-50x1": "50 connections, one stream each",
     "rls-steady": "2,000 a second", "rls-steady-p50": "its latency, median",
@@ -68,7 +67,7 @@ is JSON: `/v1/take`, against `/throttle` of throttlecrab. wrk, 50 connections.""
             ("cost", "per_second")),
     Section("Servers: memory", """\
 Resident memory of each new key, which was asked for once. A Redis behind a server counts.""",
-            ("memory-resp", "memory-rls")),
+            ("server-memory",)),
 ]
 INTRO = """\
 # stint beside its peers
@@ -215,7 +214,8 @@ def slower_text(rows):
              f"{heading(row)}: {row['ratio']:.2f} "
              f"({row['ratio_q1']:.2f}–{row['ratio_q3']:.2f})"
              for section in SECTIONS for row in of_section(section, rows)
-             if row["peer"] != "stint" and row["ratio"] is not None and row["ratio_q3"] < 1]
+             if row["peer"] != "stint" and not row.get("floor")
+             and row["ratio"] is not None and row["ratio_q3"] < 1]
     return "\n".join(lines) or "none."
 
 
