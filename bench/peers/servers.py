@@ -2,9 +2,9 @@
 """Rows of servers: stint and its peers behind the same protocol, each on one core with one worker.
 
 What a request costs is the processor time of the server and of all that stands behind it, as a
-Redis does; it has the same core. All servers of a row are up at once, and each turn measures one after
-the other. The load has the other core: how much of it the load used is part of each result, and
-where the load was busier than the server, the row says that the client was the bound.
+Redis does; it has the same core. All servers of a row are up at once, and each turn measures one
+after the other. The load has the other core: how much of it the load used is part of each result,
+and where the load was busier than the server, the row says that the client was the bound.
 """
 import json
 import os
