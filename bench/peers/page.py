@@ -301,6 +301,7 @@ load {quoted(str(PLOTS / 'common.gp'))}
 load {quoted(str(PLOTS / 'peers.gp'))}
 """
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
+    path.write_text(path.read_text().replace("<desc>", "<desc>Source: plots/peers.gp . ", 1))
     return True
 
 
