@@ -15,7 +15,7 @@ ARCH ?=
 export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: help release run replay demo-cluster demo-gateway test rest test-all test-envoy-gateway unit t \
-    wheels bench bench-server bench-store soak fuzz fuzz-afl check check-diff coverage dashboard deb image dist \
+    wheels bench bench-server bench-store bench-peers soak fuzz fuzz-afl check check-diff coverage dashboard deb image dist \
     hooks install uninstall clean
 .DEFAULT_GOAL := help
 
@@ -35,6 +35,7 @@ help:
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
 	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
+	@echo 'make bench-peers   other limiters at pinned versions, the same work: writes docs/peers.md'
 	@echo 'make demo-cluster  three servers on a Redis Cluster that loses a master (DEMO="options")'
 	@echo 'make demo-gateway  token budgets of teams behind Envoy, until a month is used up'
 	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
@@ -152,6 +153,14 @@ bench-store:
 	@$(BUILD_BENCH)
 	@ninja -C build-bench --quiet bench-server
 	@bench/server/store.py build-bench $(BENCH)
+
+# Half an hour, most of it compilers and downloads; built peers are kept in ~/.cache/stint. Writes
+# docs/peers.md and the table of README.
+bench-peers:
+	@tools/setup.sh bench-peers
+	@$(BUILD_BENCH)
+	@ninja -C build-bench --quiet bench-peers bench-server
+	@/usr/bin/python3 bench/peers/run.py build-bench $(BENCH)
 
 soak: release
 	@tools/setup.sh test-all

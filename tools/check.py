@@ -119,7 +119,7 @@ def release(names):
 
 def benches(names):
     """No other build has them."""
-    programs = ["bench", "bench-calls", "bench-server"]
+    programs = ["bench", "bench-calls", "bench-server", "bench-peers"]
     return report(run("ninja", "-C", "build-release", "--quiet", *programs), names)
 
 

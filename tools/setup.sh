@@ -6,7 +6,7 @@
 set -eu
 
 words="run unit test test-all test-envoy-gateway wheels check coverage fuzz-afl bench-server
-    demo-cluster demo-gateway dashboard deb image dist"
+    bench-peers demo-cluster demo-gateway dashboard deb image dist"
 
 # Each word has a variable of its name, with _ for -.
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
@@ -48,6 +48,8 @@ demo_gateway="$run python3 python3-pytest python3-venv"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
+# Compilers of peers are not installed: without one, its peers are listed as not had.
+bench_peers="$bench_server protobuf-compiler gnuplot-nox python3-venv"
 dashboard="$run python3 redis-server redis-tools memcached prometheus"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 

@@ -6,6 +6,9 @@
  *
  *     closed_loop PORT CONNECTIONS PIPELINE REQUESTS WORD…
  *
+ * Twelve digits stand where the words have `__rand_int__` (a random one of a million numbers, as
+ * redis-benchmark -r 1000000 writes them) or `__next_int__` (one number after the other).
+ *
  * An error among the replies is the end: what it then measures is nothing.
  */
 #define _GNU_SOURCE
@@ -25,6 +28,10 @@
 #define CONNECTIONS_MAX 1024
 #define PIPELINE_MAX 1024
 #define INPUT_SIZE ((size_t)1 << 18)
+#define DIGITS 12
+#define KEYS 1000000
+
+static const char *const placeholders[] = {"__rand_int__", "__next_int__"};
 
 /* Where the bytes of a connection stand between two reads. */
 struct reader {
@@ -46,7 +53,9 @@ struct load {
     unsigned n_connections, pipeline;
     char *requests; /* a whole pipeline of them */
     size_t request_len;
-    uint64_t wanted, sent, answered;
+    size_t digits_at; /* in each request; request_len where there are none */
+    bool is_random;
+    uint64_t wanted, sent, answered, random;
     char *input;
 };
 
@@ -100,11 +109,22 @@ static unsigned count_replies(struct reader *reader, const char *bytes, size_t l
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
+static void number_requests(struct load *load, unsigned n)
+{
+    for (unsigned i = 0; load->digits_at < load->request_len && i < n; i++) {
+        uint64_t number = load->is_random ? asker_draw(&load->random) % KEYS : load->sent + i;
+        char *digits = load->requests + i * load->request_len + load->digits_at;
+        for (int digit = DIGITS - 1; digit >= 0; digit--, number /= 10)
+            digits[digit] = (char)('0' + number % 10);
+    }
+}
+
 static void ask(struct load *load, struct connection *connection)
 {
     uint64_t left = load->wanted - load->sent;
     unsigned n = left < load->pipeline ? (unsigned)left : load->pipeline;
     size_t len = n * load->request_len;
+    number_requests(load, n);
     connection->waiting = n;
     load->sent += n;
     if (n > 0 && send(connection->fd, load->requests, len, MSG_NOSIGNAL) != (ssize_t)len)
@@ -161,7 +181,14 @@ static void make_requests(struct load *load, char **words, int n_words)
     }
     if (out == NULL || fclose(out) != 0)
         asker_die("memory");
-    load->request_len = size / load->pipeline;
+    load->request_len = load->digits_at = size / load->pipeline;
+    for (int i = 0; i < 2; i++) {
+        const char *found = memmem(load->requests, load->request_len, placeholders[i], DIGITS);
+        if (found != NULL) {
+            load->digits_at = (size_t)(found - load->requests);
+            load->is_random = i == 0;
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -172,7 +199,8 @@ int main(int argc, char **argv)
     }
     struct load load = {.n_connections = (unsigned)atoi(argv[2]),
                         .pipeline = (unsigned)atoi(argv[3]),
-                        .wanted = strtoull(argv[4], NULL, 10)};
+                        .wanted = strtoull(argv[4], NULL, 10),
+                        .random = UINT64_C(0x9e3779b97f4a7c15)};
     if (load.n_connections < 1 || load.n_connections > CONNECTIONS_MAX || load.pipeline < 1 ||
         load.pipeline > PIPELINE_MAX || load.wanted < 1) {
         fprintf(stderr, "%s: a number is out of its range\n", argv[0]);

@@ -4,10 +4,12 @@
  * from the instant at which each call was due: a server that stalls is charged for every call that
  * was due meanwhile. h2load measures from when a request is sent, and its requests are all alike.
  *
- *     rls_load PORT CONNECTIONS RATE SECONDS PATH FILE
+ *     rls_load PORT CONNECTIONS RATE SECONDS PATH FILE [CALLS]
  *
  * FILE is a message behind its prefix of five bytes. Sixteen zeros in it are replaced by the number
- * of a random key in each call.
+ * of a random key in each call. With a RATE of xN there is no rate: each connection has N calls
+ * under way until the time is over. Given CALLS, it ends after so many, and keys are numbered one
+ * after the other.
  */
 #define _GNU_SOURCE
 #include "asker.h"
@@ -58,7 +60,9 @@ struct load {
     const char *path;
     char message[MESSAGE_MAX];
     size_t message_len, digits_at; /* digits_at: message_len where there are none */
-    uint64_t rate, random, sent, answered, ok, counts_from_ns;
+    unsigned n_under_way;          /* on each connection; 0: at a rate */
+    bool is_numbered;              /* keys come one after the other */
+    uint64_t rate, total, random, sent, answered, ok, counts_from_ns;
     struct asker_times times;
     struct call *free_calls;
 };
@@ -101,8 +105,8 @@ static struct call *begin_call(struct load *load, uint64_t due_ns)
     memcpy(call->message, load->message, load->message_len);
     if (load->digits_at < load->message_len) {
         char digits[DIGITS + 1];
-        snprintf(digits, sizeof(digits), "%0*u", DIGITS,
-                 (unsigned)(asker_draw(&load->random) % KEYS));
+        uint64_t key = load->is_numbered ? load->sent : asker_draw(&load->random) % KEYS;
+        snprintf(digits, sizeof(digits), "%0*u", DIGITS, (unsigned)key);
         memcpy(call->message + load->digits_at, digits, DIGITS);
     }
     return call;
@@ -149,7 +153,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 
 static int on_close(nghttp2_session *session, int32_t stream, uint32_t why, void *arg)
 {
-    struct load *load = ((struct connection *)arg)->load;
+    struct connection *connection = arg;
+    struct load *load = connection->load;
     struct call *call = nghttp2_session_get_stream_user_data(session, stream);
     if (call == NULL || why != NGHTTP2_NO_ERROR)
         return 0; /* it stays unanswered */
@@ -159,6 +164,8 @@ static int on_close(nghttp2_session *session, int32_t stream, uint32_t why, void
         asker_times_add(&load->times, asker_now_ns() - call->due_ns);
     call->next = load->free_calls;
     load->free_calls = call;
+    if (load->n_under_way > 0 && load->sent < load->total)
+        ask(load, connection, asker_now_ns());
     return 0;
 }
 
@@ -237,7 +244,27 @@ static void take_answers(struct connection *connection)
 
 /* ---- The load -------------------------------------------------------------------------------- */
 
-static void run(struct load *load, double seconds)
+/* Those that are due at a rate. */
+static void ask_due(struct load *load, uint64_t start_ns, uint64_t now_ns)
+{
+    for (int i = 0; i < BURST_MAX && load->sent < load->total; i++) {
+        const uint64_t due_ns = start_ns + load->sent * NS_PER_S / load->rate;
+        if (due_ns > now_ns)
+            break;
+        ask(load, &load->connections[load->sent % load->n_connections], due_ns);
+    }
+}
+
+/* The first of those that are under way all the time: others follow as they are answered. */
+static void ask_first(struct load *load, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < load->n_connections * load->n_under_way && load->sent < load->total;
+         i++)
+        ask(load, &load->connections[i % load->n_connections], now_ns);
+}
+
+/* Returns how many seconds it took. */
+static double run(struct load *load, double seconds)
 {
     const int poll = epoll_create1(0);
     for (unsigned i = 0; i < load->n_connections; i++) {
@@ -247,24 +274,25 @@ static void run(struct load *load, double seconds)
     }
     /* The first fifth warms up and is not counted. */
     const uint64_t start_ns = asker_now_ns(), length_ns = (uint64_t)(seconds * NS_PER_S);
-    const uint64_t end_ns = start_ns + length_ns, total = load->rate * length_ns / NS_PER_S;
+    const uint64_t end_ns = start_ns + length_ns;
     load->counts_from_ns = start_ns + length_ns / 5;
-    while (load->answered < total && asker_now_ns() < end_ns + PATIENCE_NS) {
-        const uint64_t now_ns = asker_now_ns();
-        for (int i = 0; i < BURST_MAX && load->sent < total; i++) {
-            const uint64_t due_ns = start_ns + load->sent * NS_PER_S / load->rate;
-            if (due_ns > now_ns)
-                break;
-            ask(load, &load->connections[load->sent % load->n_connections], due_ns);
-        }
-        struct epoll_event events[64];
-        const int ready = epoll_wait(poll, events, 64, 0);
-        for (int i = 0; i < ready; i++)
-            take_answers(&load->connections[events[i].data.u32]);
+    uint64_t now_ns = start_ns;
+    ask_first(load, now_ns);
+    for (; load->answered < load->total && now_ns < end_ns + PATIENCE_NS; now_ns = asker_now_ns()) {
+        if (load->n_under_way == 0)
+            ask_due(load, start_ns, now_ns);
+        else if (now_ns >= end_ns)
+            load->total = load->sent;
         for (unsigned i = 0; i < load->n_connections; i++)
             send_output(&load->connections[i]);
+        struct epoll_event events[64];
+        /* At a rate it never sleeps, so that no call is late. */
+        const int ready = epoll_wait(poll, events, 64, load->n_under_way > 0);
+        for (int i = 0; i < ready; i++)
+            take_answers(&load->connections[events[i].data.u32]);
     }
     close(poll);
+    return (double)(now_ns - start_ns) / NS_PER_S;
 }
 
 static void read_evaluation(struct load *load, const char *name)
@@ -281,29 +309,36 @@ static void read_evaluation(struct load *load, const char *name)
 
 int main(int argc, char **argv)
 {
-    if (argc != 7) {
-        fprintf(stderr, "usage: %s PORT CONNECTIONS RATE SECONDS PATH FILE\n", argv[0]);
+    if (argc != 7 && argc != 8) {
+        fprintf(stderr, "usage: %s PORT CONNECTIONS RATE SECONDS PATH FILE [CALLS]\n", argv[0]);
         return 2;
     }
     static struct load load;
     load.n_connections = (unsigned)atoi(argv[2]);
-    load.rate = strtoull(argv[3], NULL, 10);
+    const bool is_closed = argv[3][0] == 'x';
+    load.rate = strtoull(argv[3] + is_closed, NULL, 10);
+    load.n_under_way = is_closed ? (unsigned)load.rate : 0;
     load.path = argv[5];
     load.random = UINT64_C(0x9e3779b97f4a7c15);
     const double seconds = atof(argv[4]);
+    load.total = is_closed ? UINT64_MAX : (uint64_t)((double)load.rate * seconds);
+    load.is_numbered = argc == 8;
+    if (load.is_numbered)
+        load.total = strtoull(argv[7], NULL, 10);
     read_evaluation(&load, argv[6]);
     if (load.n_connections < 1 || load.n_connections > CONNECTIONS_MAX || load.rate < 1 ||
-        seconds <= 0 || load.message_len == 0 || load.message_len == sizeof(load.message)) {
+        load.total < 1 || seconds <= 0 || load.message_len == 0 ||
+        load.message_len == sizeof(load.message)) {
         fprintf(stderr, "%s: a number or the message is out of its range\n", argv[0]);
         return 2;
     }
     for (unsigned i = 0; i < load.n_connections; i++)
         open_connection(&load, &load.connections[i], (uint16_t)atoi(argv[1]));
-    run(&load, seconds);
-    printf("{\"sent\": %llu, \"answered\": %llu, \"ok\": %llu, \"p50_us\": %.1f, "
-           "\"p99_us\": %.1f, \"p999_us\": %.1f}\n",
+    const double took_s = run(&load, seconds);
+    printf("{\"sent\": %llu, \"answered\": %llu, \"ok\": %llu, \"seconds\": %.6f, "
+           "\"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f}\n",
            (unsigned long long)load.sent, (unsigned long long)load.answered,
-           (unsigned long long)load.ok, asker_times_us(&load.times, 0.5),
+           (unsigned long long)load.ok, took_s, asker_times_us(&load.times, 0.5),
            asker_times_us(&load.times, 0.99), asker_times_us(&load.times, 0.999));
     for (unsigned i = 0; i < load.n_connections; i++) {
         nghttp2_session_del(load.connections[i].session);

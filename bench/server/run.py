@@ -10,8 +10,6 @@ import socket
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -20,8 +18,9 @@ sys.path.insert(0, str(HERE.parent))
 from run import machine, print_table  # noqa: E402  (the same table and the same machine's data)
 import grpc_rows  # noqa: E402
 import hostile  # noqa: E402
+import http_rows  # noqa: E402
 from machinery import (KEYS, Servers, cpu_us, duel, judge, output,  # noqa: E402
-                       redis_benchmark, row, wrk)
+                       redis_benchmark, row)
 
 # ---- the rows ----
 
@@ -82,78 +81,6 @@ def unpipelined_row(servers, turns, requests):
                      stint.ports[0], requests, 1, *throttle()))[0],
                  lambda: cpu_us(echo, lambda: redis_benchmark(
                      echo.ports[0], requests, 1, *throttle()))[0], "<= 1.15")]
-    servers.stop_all()
-    return rows
-
-
-AUTH_SCRIPT = """
-wrk.headers["X-Key"] = "key"
-local n = 0
-request = function()
-    n = (n * 1103515245 + 12345) %% 2147483648
-    wrk.headers["X-Key"] = "key:" .. (n %% 10000)
-    return wrk.format("GET", "%s")
-end
-"""
-TAKE_SCRIPT = """
-local n = 0
-wrk.headers["Content-Type"] = "application/json"
-request = function()
-    n = (n * 1103515245 + 12345) % 2147483648
-    local body = '{"quota":"gcra 1000000/1s","key":"key:' .. (n % 10000) .. '"}'
-    return wrk.format("POST", "/v1/take", nil, body)
-end
-"""
-RULES = """
-domain: bench
-descriptors:
-  - key: x-key
-    rate_limit: {requests_per_unit: 1000000, unit: second, algorithm: gcra, name: bench}
-"""
-CONFIG = """
-http_domain: bench
-http_descriptors: ["header:X-Key"]
-"""
-
-
-def status_of(url):
-    try:
-        return urllib.request.urlopen(url, timeout=10).status
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def http_rows(servers, turns, seconds):
-    (servers.scratch / "rules.yaml").write_text(RULES)
-    (servers.scratch / "stint.yaml").write_text(CONFIG)
-    for name, text in (("auth", AUTH_SCRIPT % "/auth"), ("root", AUTH_SCRIPT % "/"),
-                       ("take", TAKE_SCRIPT)):
-        (servers.scratch / f"{name}.lua").write_text(text)
-    stint = servers.stint("--config", servers.scratch / "stint.yaml", "--rules",
-                          servers.scratch / "rules.yaml")
-    nginx = servers.nginx()
-
-    def ask(server, port, path, script):
-        return cpu_us(server, lambda: wrk(f"http://127.0.0.1:{port}{path}", seconds,
-                                          servers.scratch / f"{script}.lua"))[0]
-
-    check = urllib.request.Request(f"http://127.0.0.1:{stint.ports[1]}/auth",
-                                   headers={"X-Key": "check"})
-    fields = urllib.request.urlopen(check).headers
-    if "RateLimit" not in fields or "RateLimit-Policy" not in fields:
-        sys.exit(f"/auth answers without its fields: {fields}")
-    # A `return` would answer before limit_req is asked; empty_gif does not.
-    once = [status_of(f"http://127.0.0.1:{nginx.ports[0]}/once") for _ in range(2)]
-    if once != [200, 503]:
-        sys.exit(f"nginx does not evaluate limit_req: {once}")
-    rows = [
-        duel("HTTP /auth with its fields", "nginx limit_req, empty_gif", turns,
-             lambda: ask(stint, stint.ports[1], "/auth", "auth"),
-             lambda: ask(nginx, nginx.ports[0], "/", "root"), "<= 1.0"),
-        duel("POST /v1/take", "nginx limit_req, empty_gif", turns,
-             lambda: ask(stint, stint.ports[1], "/v1/take", "take"),
-             lambda: ask(nginx, nginx.ports[0], "/", "root"), "<= 1.05"),
-    ]
     servers.stop_all()
     return rows
 
@@ -258,7 +185,7 @@ def main():
         parts = {
             "pipelined": lambda: pipelined_rows(servers, turns, 20_000 if quick else 2_000_000),
             "unpipelined": lambda: unpipelined_row(servers, turns, 5_000 if quick else 300_000),
-            "http": lambda: http_rows(servers, turns, 1 if quick else 4),
+            "http": lambda: http_rows.rows(servers, turns, 1 if quick else 4),
             "grpc": lambda: grpc_rows.cost(servers, turns, 5_000 if quick else 400_000),
             "latency": lambda: latency_rows(servers, 1 if quick else 9, 0.5 if quick else 3),
             "grpc-latency": lambda: grpc_rows.latency(servers, 1 if quick else 9,

@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: MIT
+"""Writes the page of the peers, its pictures and the short form in README, from the results alone.
+
+What the text says of figures is computed from them; all else holds for any run.
+"""
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+PLOTS = Path(__file__).resolve().parents[2] / "plots"
+NAMES = {"ns": "ns", "us": "µs", "B": "B"}
+HEADINGS = {
+    "keyed-uniform-1": "uniform, 1 thread", "keyed-zipf-1": "Zipf, 1 thread",
+    "keyed-uniform-2": "uniform, 2 threads", "keyed-zipf-2": "Zipf, 2 threads",
+    "one-granted": "granted", "one-denied": "denied",
+    "memory-key": "bytes per key",
+    "resp-1": "one at a time", "resp-16": "pipelines of 16",
+    "rls-10x100": "10 connections, 100 streams each", "rls-50x1": "50 connections, one stream each",
+    "rls-steady": "2,000 a second", "rls-steady-p50": "its latency, median",
+    "rls-steady-p99": "its latency, 99th percentile",
+    "rls-steady-p999": "its latency, 99.9th percentile",
+    "server-memory-resp": "RESP, 1,000,000 keys", "server-memory-rls": "gRPC, 200,000 keys",
+    "http-get": "GET", "http-post": "POST",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    text: str
+    prefixes: tuple
+    show: tuple = ("cost",)
+
+
+SECTIONS = [
+    Section("Libraries: a million keys", """\
+Each program makes the texts of a million keys, asks for each once, and then takes one unit of
+the keys of a sequence that is the same for all: every key equally often, or the key of rank r
+as often as 1/r (Zipf). The quota is 100 a minute, with a burst of 100 where there is one, by
+the clock of the peer. Threads share one limiter. Python and Node have one thread.
+
+With two threads the figure is the processor time of both for one take, and takes per second are
+by the clock on the wall.""",
+            ("keyed-",), ("cost", "per_second", "granted")),
+    Section("Libraries: one limiter", """\
+One limiter without keys, or one key where the peer has nothing less: 100,000,000 a second, of
+which nearly all are granted, and 100 a minute, of which nearly all are denied. Reading the
+clock is included.""", ("one-",)),
+    Section("Libraries: memory", """\
+A new limiter is asked once for each of a million keys, whose texts are made for it, as a server
+makes them of requests. Resident memory after it less that before; † is the heap in use after a
+collection, and what is resident is more.""",
+            ("memory-key",)),
+    Section("Servers: RESP", """\
+Server and load have a core each; a Redis behind a server shares the server's core. Processor
+time of the server, with all that is behind it, for one request. The limit is 100 an hour, a
+million random keys, most of them live.""", ("resp",),
+            ("cost", "per_second")),
+    Section("Servers: ShouldRateLimit over gRPC", """\
+The same for Envoy's rate limit service: one descriptor of a random user. The rows of 2,000 a
+second are an open loop: the latency counts from when a request was due.""", ("rls",),
+            ("cost", "per_second")),
+    Section("Servers: HTTP", """\
+`GET` is what a proxy asks: `/auth` of stint, against a request that nginx limits itself. `POST`
+is JSON: `/v1/take`, against `/throttle` of throttlecrab. wrk, 50 connections.""", ("http",),
+            ("cost", "per_second")),
+    Section("Servers: memory", """\
+Resident memory of each new key, which was asked for once. A Redis behind a server counts.""",
+            ("server-memory",)),
+]
+INTRO = """\
+# stint beside its peers
+
+<!-- Written by `make bench-peers`; edit bench/peers/page.py instead. -->
+`make bench-peers` builds every peer at the version below, outside of the tree, gives all of
+them the same work in one run, and writes this page.
+[bench/peers/README.md](../bench/peers/README.md) describes how each is asked.
+[bench.md](bench.md) compares stint with baselines that no limiter can do without.
+
+- **Processor time, not the clock on the wall**, so that others on the machine cost what they do
+  to its caches and no more.
+- **In turns.** A turn measures every peer of a row, one after the other; the others are paused,
+  or idle. The figure is the median of the turns after one that warms up. The ratio is that to
+  stint in the same turn: its median, and its middle half in brackets. A ratio above 1 is a peer
+  that needs more than stint.
+- **The fastest configuration that its documentation names**, for each peer: see [the
+  list](#peers).
+- **⚑ is bound by the client**: the load needed more time than what it measured, so requests per
+  second are a lower bound for the server. The processor time of the server is not affected.
+"""
+STRICT = """\
+## How strict they are
+
+The most units that were granted in any window of {window}, of a limit of {limit} per window.
+Three patterns, each with several seeds: a burst just before and just after the edge of a
+window; a burst, then requests at twice the rate of the refill; far too many requests at all
+times but for pauses of random length.
+
+It is measured from outside, in real time. A grant counts if both its request was sent and its
+reply came within the window, so no figure is more than what was admitted. It can be a few units
+less: what was granted while a window began or ended.
+"""
+WHY = """\
+## Where stint needs more, and why
+
+Rows in which a peer needed less than `gcra` of stint in this run, by more than the middle half
+of its turns:
+
+{slower}
+
+What stint does that others do not, in every take of a table: a keyed hash (SipHash) that an
+attacker cannot predict, a look into two sets of slots, so that memory is bounded and no sweep
+is needed, and a clock that counts suspend and goes on over restarts, which is a system clock
+and not the counter of the processor. `window` keeps 16 bytes per key, to be strict. A limiter
+without keys that reads the counter of the processor, or a time that a thread of its own
+advances, saves most of what a take on one state costs.
+"""
+
+
+def amount(value, unit):
+    """Three digits are as many as these figures bear."""
+    if unit == "us" and value < 100:
+        return f"{value:.2f} µs" if value < 10 else f"{value:.1f} µs"
+    return f"{value:,.0f} {NAMES.get(unit, unit)}" if value >= 10 else f"{value:.1f} {NAMES[unit]}"
+
+
+def cost(one):
+    text = amount(one["value"], one["unit"])
+    marks = "⚑" * (one.get("bound") == "client") + "†" * (one.get("note") == "heap")
+    if one["ratio"] is not None and one["peer"] != "stint":
+        text += f", **{one['ratio']:.2f}** ({one['ratio_q1']:.2f}–{one['ratio_q3']:.2f})"
+    return text + (f" {marks}" if marks else "")
+
+
+def heading(row):
+    return HEADINGS.get(row["row"], row["row"])
+
+
+def rate(one):
+    return f"{one['per_second']:,.0f}" if "per_second" in one else ""
+
+
+def granted(one):
+    return f"{100 * one['granted']:.1f} %" if "granted" in one else ""
+
+
+SHOWN = {"cost": ("", cost), "per_second": ("Per second, by the clock on the wall:", rate),
+         "granted": ("Share that was granted:", granted)}
+
+
+def table(heading, lines):
+    yield "| " + " | ".join(heading) + " |"
+    yield "|---|---|" + "--:|" * (len(heading) - 2)
+    for line in lines:
+        yield "| " + " | ".join(line) + " |"
+    yield ""
+
+
+def matrix(rows, show):
+    """Peers below each other, rows beside each other."""
+    columns = list(dict.fromkeys(row["row"] for row in rows))
+    peers = list(dict.fromkeys((row["peer"], row["form"]) for row in rows))
+    cells = {(row["peer"], row["form"], row["row"]): show(row) for row in rows}
+    lines = [[bold(peer), form, *(cells.get((peer, form, column), "") for column in columns)]
+             for peer, form in peers]
+    lines = [line for line in lines if any(line[2:])]
+    if lines:
+        yield from table(["", "", *(HEADINGS.get(name, name) for name in columns)], lines)
+
+
+def bold(peer):
+    return "**stint**" if peer == "stint" else peer
+
+
+def of_section(section, rows):
+    return [row for row in rows if row["row"].startswith(section.prefixes)]
+
+
+def section_text(section, rows):
+    chosen = of_section(section, rows)
+    if not chosen:
+        return
+    yield f"## {section.title}"
+    yield ""
+    yield section.text
+    yield ""
+    for name in section.show:
+        before, show = SHOWN[name]
+        lines = list(matrix(chosen, show))
+        if lines:
+            yield from ([before, ""] if before else [])
+            yield from lines
+    notes = [f"- {row['peer']}, {row['form']}, {heading(row)}: {row['note']}"
+             for row in chosen if row.get("note") not in (None, "", "heap")]
+    if notes:
+        yield from ["<details><summary>Beside the figures</summary>", "", *notes, "",
+                    "</details>", ""]
+
+
+def strict_text(rows, window="one second"):
+    found = [row for row in rows if row["row"] == "strictness"]
+    if not found:
+        return
+    yield STRICT.format(window=window, limit=found[0]["limit"])
+    patterns = list(found[0]["patterns"])
+    yield from table(["", "", *patterns, "most"], [
+        [bold(row["peer"]), row["form"], *(str(row["patterns"][name]) for name in patterns),
+         f"**{row['value']}**"] for row in sorted(found, key=lambda row: row["value"])])
+
+
+def slower_text(rows):
+    lines = [f"- {row['peer']} ({row['form']}), {section.title}, "
+             f"{heading(row)}: {row['ratio']:.2f} "
+             f"({row['ratio_q1']:.2f}–{row['ratio_q3']:.2f})"
+             for section in SECTIONS for row in of_section(section, rows)
+             if row["peer"] != "stint" and not row.get("floor")
+             and row["ratio"] is not None and row["ratio_q3"] < 1]
+    return "\n".join(lines) or "none."
+
+
+def machine_text(results):
+    where = results["machine"]
+    yield "## Machine and versions"
+    yield ""
+    yield f"{where['cpu']}, {where['cores']} cores, {where['memory_gb']} GB, Linux " \
+          f"{where['kernel']}, {where['libc']}, {where['compiler']}, {where['optimization']}, " \
+          f"huge pages {where['transparent_huge_pages']}, load average " \
+          f"{where['load_average']:.1f} at the start, {where['date']}, commit {where['commit']}."
+    yield ""
+    yield f"Turns: {results['turns']}. Building took {results['building_s'] / 60:.0f} minutes, " \
+          f"all of it {results['seconds'] / 60:.0f}. The command: `make bench-peers`."
+    yield ""
+    yield from (f"- {name}: {said}" for name, said in where["tools"].items())
+    yield ""
+
+
+def peers_text(results):
+    yield "## Peers"
+    yield ""
+    for peer in results["peers"]:
+        name = f"[{peer['name']}]({peer['url']})" if peer["url"] else f"**{peer['name']}**"
+        yield f"- {name}, {peer['version']}: " + (
+            f"not had: {peer['missing']}." if peer["missing"] else f"{peer['fastest']}.")
+        yield from (f"  - built by `{command}`" for command in
+                    ([] if peer["missing"] else peer["build"]))
+    yield ""
+
+
+def page_text(results, pictures):
+    rows = results["rows"]
+    yield INTRO
+    if results["quick"]:
+        yield "**From a quick run, which only shows that everything runs: its figures of time and "
+        yield "memory have no meaning.**"
+        yield ""
+    for title, name in pictures:
+        yield f"![{title}](pictures/{name})"
+        yield ""
+    for section in SECTIONS:
+        yield from section_text(section, rows)
+    yield from strict_text(rows)
+    yield WHY.format(slower=slower_text(rows))
+    yield from peers_text(results)
+    yield from machine_text(results)
+
+
+# ---- Pictures ----
+
+
+def figure(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def picture(path, title, unit, rows):
+    """Bars by plots/peers.gp; False without gnuplot or rows."""
+    if not rows or shutil.which("gnuplot") is None:
+        return False
+    rows = sorted(rows, key=lambda row: row["value"])
+    names = [f"{row['peer']}, {row['form']}" for row in rows]
+    block = "\n".join(f"{row['value']:.6g} {int(row['peer'] == 'stint')}" for row in rows)
+    settings = "".join(
+        f"name[{i}] = {quoted(name)}\nbeside[{i}] = {quoted(figure(row['value']))}\n"
+        for i, (name, row) in enumerate(zip(names, rows), 1))
+    script = f"""format = 'svg'
+output = {quoted(str(path))}
+title = {quoted(title)}
+unit = {quoted(unit)}
+n = {len(rows)}
+array name[n]
+array beside[n]
+{settings}$rows << END
+{block}
+END
+data = '$rows'
+load {quoted(str(PLOTS / 'common.gp'))}
+load {quoted(str(PLOTS / 'peers.gp'))}
+"""
+    subprocess.run(["gnuplot"], input=script, text=True, check=True)
+    path.write_text(path.read_text().replace("<desc>", "<desc>Source: plots/peers.gp . ", 1))
+    return True
+
+
+PICTURES = [
+    ("peers-keyed.svg", "A take of one of a million keys, uniform, one thread",
+     "ns of processor time", "keyed-uniform-1"),
+    ("peers-strictness.svg", "The most in any window, of a limit of 100", "units", "strictness"),
+]
+
+
+# ---- README ----
+
+
+def short_text(results):
+    """A table of a few lines between the marks of README."""
+    rows = results["rows"]
+    where = results["machine"]
+    yield f"{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, {where['date'][:10]}:"
+    yield ""
+    yield "| | stint | nearest peer |"
+    yield "|---|--:|---|"
+    for title, name in (("keyed take, 1 M keys, uniform", "keyed-uniform-1"),
+                        ("the same, Zipf", "keyed-zipf-1"), ("memory of a key", "memory-key"),
+                        ("`CL.THROTTLE`, pipelines of 16", "resp-16"),
+                        ("`ShouldRateLimit`, 10 × 100 streams", "rls-10x100"),
+                        ("`/auth`", "http-get")):
+        chosen = [row for row in rows if row["row"] == name]
+        mine = [row for row in chosen if row["peer"] == "stint"][:1]
+        others = sorted((row for row in chosen if row["peer"] != "stint"
+                         and not row.get("floor")), key=lambda r: r["value"])
+        if mine and others:
+            best = others[0]
+            yield f"| {title} | {amount(mine[0]['value'], mine[0]['unit'])} | " \
+                  f"{best['peer']}, {best['form']}: {cost(best)} |"
+    strict = [row for row in rows if row["row"] == "strictness"]
+    if strict:
+        mine = min(row["value"] for row in strict if row["peer"] == "stint")
+        others = sorted({row["value"] for row in strict if row["peer"] != "stint"})
+        yield f"| most in any window, of a limit of {strict[0]['limit']} | {mine} | " \
+              f"{others[0]} to {others[-1]} |"
+
+
+def put_between(path, mark, text):
+    """Replaces what is between <!-- MARK --> and <!-- /MARK -->."""
+    page = path.read_text()
+    before, begin, rest = page.partition(f"<!-- {mark} -->\n")
+    _, end, after = rest.partition(f"<!-- /{mark} -->")
+    if not begin or not end:
+        raise ValueError(f"{path} has no <!-- {mark} --> … <!-- /{mark} -->")
+    path.write_text(before + begin + text + "\n" + end + after)
+
+
+def write(results, folder, readme):
+    """Writes peers.md and its pictures below `folder`, and the short form; returns the paths."""
+    (folder / "pictures").mkdir(parents=True, exist_ok=True)
+    drawn = []
+    for name, title, unit, row in PICTURES:
+        path = folder / "pictures" / name
+        if picture(path, title, unit, [one for one in results["rows"] if one["row"] == row]):
+            drawn.append((title, name))
+    page = folder / "peers.md"
+    page.write_text("\n".join(page_text(results, drawn)).rstrip() + "\n")
+    written = [page, *(folder / "pictures" / name for _, name in drawn)]
+    if readme:
+        put_between(readme, "peers", "\n".join(short_text(results)))
+        written.append(readme)
+    return written
