@@ -43,6 +43,7 @@ int stint_table_open(struct stint_table **table, const struct stint_table_option
     struct stint_table *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a table");
+    clock_boot_ns(); /* finds what it reads, before a sandbox closes the files that say so */
     int code = region_open(&made->region, options, error);
     if (code != 0) {
         free(made);
