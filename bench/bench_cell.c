@@ -5,7 +5,8 @@
  *
  * "hot" is a high limit, asked for at 80 % of its rate: nearly every take is granted within the
  * slot and bunch of the last. "busy" is 100 a minute at 80 % of that rate: at every second take a
- * new slot or bunch. "denied" asks for more than there is, and so only reads.
+ * new slot or bunch. "denied" asks for more than there is, and so only reads. "its own clock" reads
+ * stint_now() before each take; its baseline reads clock_gettime() instead.
  */
 #include "measure.h"
 
@@ -13,6 +14,7 @@
 #include <stint.h>
 
 #include <stdlib.h>
+#include <time.h>
 
 #ifdef BENCH_SHARED
 #define LINKED ", shared library"
@@ -73,9 +75,33 @@ static void take16(void *arg, unsigned turn)
     }
 }
 
+/* ---- With a clock of its own ----------------------------------------------------------------- */
+
+static void take_by_kernel(void *arg, unsigned turn)
+{
+    struct hot *hot = arg;
+    struct stint_cell8 *cell = (struct stint_cell8 *)hot->cell.word;
+    (void)turn;
+    for (uint64_t i = 0; i < hot->ops; i++) {
+        struct timespec now;
+        clock_gettime(CLOCK_BOOTTIME, &now);
+        uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+        hot->denied += stint_cell8_take(&hot->quota, cell, now_ns, 1).outcome;
+    }
+}
+
+static void take_by_own_clock(void *arg, unsigned turn)
+{
+    struct hot *hot = arg;
+    struct stint_cell8 *cell = (struct stint_cell8 *)hot->cell.word;
+    (void)turn;
+    for (uint64_t i = 0; i < hot->ops; i++)
+        hot->denied += stint_cell8_take(&hot->quota, cell, stint_now(NULL), 1).outcome;
+}
+
 struct workload {
     const char *algorithm, *what, *spec;
-    uint64_t step_ns;
+    uint64_t step_ns; /* 0: the clock is read */
     enum goal goal;
 };
 
@@ -89,6 +115,8 @@ static const struct workload workloads[] = {
     {"gcra", "gcra, denied" LINKED, "gcra 100/60s", 1, GOAL_NONE},
     {"window8", "window 8 B, denied" LINKED, "window 100/60s resolution=12", 1, GOAL_NONE},
     {"window16", "window 16 B, denied" LINKED, "window 100/60s", 1, GOAL_NONE},
+    {"gcra", "one limiter with its own clock" LINKED, "gcra 1000000000/1s", 0, GOAL_AT_MOST},
+    {"gcra", "the same, denied" LINKED, "gcra 100/60s", 0, GOAL_AT_MOST},
 };
 
 static void run(const struct bench_options *options, const struct workload *workload)
@@ -100,6 +128,7 @@ static void run(const struct bench_options *options, const struct workload *work
         fprintf(stderr, "%s: %s\n", workload->spec, error.message);
         exit(1);
     }
+    bool reads_clock = workload->step_ns == 0;
     bool small = stint_state_size(&hot.quota) == 8;
     struct duel duel = {
         .what = workload->what,
@@ -111,9 +140,15 @@ static void run(const struct bench_options *options, const struct workload *work
         .goal = workload->goal,
         .reach = 2.5,
     };
+    if (reads_clock) {
+        duel.baseline_name = "the same with clock_gettime";
+        duel.baseline = take_by_kernel;
+        duel.subject = take_by_own_clock;
+        duel.reach = 0.5;
+    }
     struct row row;
     duel_run(options, &duel, &row);
-    uint64_t takes = hot.ops * (options->turns + 1);
+    uint64_t takes = hot.ops * (options->turns + 1) * (reads_clock ? 2 : 1);
     snprintf(note, sizeof(note), "%.1f %% denied", 100.0 * (double)hot.denied / (double)takes);
     row.note = note;
     row_report(options, &row);

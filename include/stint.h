@@ -349,7 +349,11 @@ STINT_API int stint_table_open(struct stint_table **table,
 /* No thread of this process may use the table any more; other processes may. NULL is accepted. */
 STINT_API void stint_table_close(struct stint_table *table);
 
-/* The table's time now, in ns. Never decreases, also over restarts and reboots. Any thread. */
+/*
+ * The table's time now, in ns. Never decreases, also over restarts and reboots. Any thread; a time
+ * that another thread has read may be up to a microsecond later. NULL: the time since the boot of
+ * the machine, for states of the caller's own.
+ */
 STINT_API uint64_t stint_now(const struct stint_table *table);
 /* Sets the time of a table with STINT_CLOCK_VIRTUAL; an earlier time has no effect. Any thread. */
 STINT_API void stint_table_set_now(struct stint_table *table, uint64_t now_ns);

@@ -29,13 +29,11 @@ static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_
     return units;
 }
 
-/* Fills in what is free and when all will be, for a state that has just been decided. */
-static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, uint64_t now_ticks,
-                               uint32_t granted, struct stint_decision *decision)
+/* `ahead`: how far the TAT is ahead of now, in ticks. */
+static inline void gcra_answer_ahead(const struct stint_quota *quota, uint64_t ahead,
+                                     uint64_t space, uint64_t time_left, uint32_t granted,
+                                     struct stint_decision *decision)
 {
-    uint64_t ahead = sub_floor(tat, now_ticks);
-    uint64_t space = sub_floor(quota->derived.capacity_ticks, ahead);
-    uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
     uint32_t remaining = (uint32_t)gcra_whole_units(quota, min_u64(space, time_left));
     assert(remaining <= quota->burst);
     algorithm_answer(decision, STINT_ALLOW, granted, quota->burst, remaining);
@@ -43,9 +41,18 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
     decision->reset_after_ns = gcra_ns_up(ahead);
 }
 
-/* A take of 1 to `burst` units; false, and nothing changed, if it is not allowed. */
-static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
-                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+/* Fills in what is free and when all will be, for a state that has just been decided. */
+static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, uint64_t now_ticks,
+                               uint32_t granted, struct stint_decision *decision)
+{
+    uint64_t ahead = sub_floor(tat, now_ticks);
+    gcra_answer_ahead(quota, ahead, sub_floor(quota->derived.capacity_ticks, ahead),
+                      UINT64_MAX - max_u64(tat, now_ticks), granted, decision);
+}
+
+/* Moves the TAT by 1 to `burst` units; false, and nothing changed, if that is not allowed. */
+static inline bool gcra_charge_quick(const struct stint_quota *quota, uint64_t *state,
+                                     uint64_t now_ns, uint32_t cost)
 {
     assert(now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA);
     uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
@@ -54,7 +61,27 @@ static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *st
     if (cost - 1 >= quota->burst || tat < base || tat - now_ticks > quota->derived.capacity_ticks)
         return false;
     *state = tat;
-    gcra_answer(quota, tat, now_ticks, cost, decision);
+    return true;
+}
+
+/* The answer to such a charge, which needs no comparison: the TAT is ahead of now. */
+static inline void gcra_answer_charged(const struct stint_quota *quota, uint64_t tat,
+                                       uint64_t now_ns, uint32_t cost,
+                                       struct stint_decision *decision)
+{
+    uint64_t ahead = tat - (now_ns << GCRA_TICKS_PER_NS_LOG2);
+    assert(ahead <= quota->derived.capacity_ticks);
+    gcra_answer_ahead(quota, ahead, quota->derived.capacity_ticks - ahead, UINT64_MAX - tat, cost,
+                      decision);
+}
+
+/* A take of 1 to `burst` units; false, and nothing changed, if it is not allowed. */
+static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
+                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+{
+    if (!gcra_charge_quick(quota, state, now_ns, cost))
+        return false;
+    gcra_answer_charged(quota, *state, now_ns, cost, decision);
     return true;
 }
 

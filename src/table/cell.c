@@ -32,8 +32,9 @@ struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct st
     }
 }
 
-struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct stint_cell8 *cell,
-                                       uint64_t now_ns, uint32_t cost)
+__attribute__((noinline)) static struct stint_decision cell8_take(const struct stint_quota *quota,
+                                                                  struct stint_cell8 *cell,
+                                                                  uint64_t now_ns, uint32_t cost)
 {
     struct stint_decision decision;
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
@@ -44,6 +45,34 @@ struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct s
                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return decision;
     }
+}
+
+__attribute__((noinline)) static struct stint_decision cell8_deny(const struct stint_quota *quota,
+                                                                  struct stint_cell8 *cell,
+                                                                  uint64_t before, uint64_t now_ns,
+                                                                  uint32_t cost)
+{
+    struct stint_decision decision;
+    return gcra_deny_quick(quota, before, now_ns, cost, &decision)
+               ? decision
+               : cell8_take(quota, cell, now_ns, cost);
+}
+
+/* A take of gcra that is allowed needs no memory but its state, so it has a function of its own. */
+struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct stint_cell8 *cell,
+                                       uint64_t now_ns, uint32_t cost)
+{
+    uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED), after = before;
+    if (quota->algorithm != STINT_GCRA || now_ns > STINT_NOW_MAX)
+        return cell8_take(quota, cell, now_ns, cost);
+    if (!gcra_charge_quick(quota, &after, now_ns, cost))
+        return cell8_deny(quota, cell, before, now_ns, cost);
+    if (!__atomic_compare_exchange_n(&cell->word, &before, after, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return cell8_take(quota, cell, now_ns, cost);
+    struct stint_decision decision;
+    gcra_answer_charged(quota, after, now_ns, cost, &decision);
+    return decision;
 }
 
 static struct pair *cell_pair(struct stint_cell16 *cell)

@@ -7,15 +7,58 @@
 #include "base/siphash.h"
 #include "table/region/system.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #define WALL_MAX_S (EPOCH_MAX_NS / (int64_t)NS_PER_S)
 
-uint64_t clock_boot_ns(void)
+/* Whether the kernel computes its own clock from the counter: it has compared those of all cores.
+ */
+#define CLOCKSOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+enum { USE_UNKNOWN, USE_NEVER, USE_LINES };
+
+struct ticks clock_ticks;
+static int counter_use;
+
+static uint64_t kernel_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_BOOTTIME, &t);
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static bool kernel_trusts_counter(void)
+{
+    char name[4];
+    int fd = open(CLOCKSOURCE, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, name, sizeof(name));
+    close(fd);
+    return n == sizeof(name) && memcmp(name, "tsc\n", sizeof(name)) == 0;
+}
+
+/* Asked once: a server may read no such file once it serves. */
+static int find_use(void)
+{
+    /* relaxed: every thread finds the same. */
+    int use = __atomic_load_n(&counter_use, __ATOMIC_RELAXED);
+    if (use == USE_UNKNOWN) {
+        use = counter_is_steady() && kernel_trusts_counter() ? USE_LINES : USE_NEVER;
+        __atomic_store_n(&counter_use, use, __ATOMIC_RELAXED);
+    }
+    return use;
+}
+
+uint64_t clock_boot_read(void)
+{
+    if (!COUNTER_EXISTS || find_use() != USE_LINES || ticks_gave_up(&clock_ticks))
+        return kernel_ns();
+    struct ticks_reading reading = {.before = counter_read()};
+    reading.ns = kernel_ns();
+    reading.after = counter_read();
+    return ticks_learn(&clock_ticks, &reading);
 }
 
 int64_t clock_wall_ns(void)

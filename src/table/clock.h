@@ -3,10 +3,31 @@
 #ifndef STINT_TABLE_CLOCK_H
 #define STINT_TABLE_CLOCK_H
 
-#include <stdint.h>
+#include "table/counter.h"
+#include "table/ticks.h"
 
-/* CLOCK_BOOTTIME: counts suspend, never steps, begins at the boot. */
-uint64_t clock_boot_ns(void);
+/* Of all threads, and of all tables: the kernel has one such clock. */
+extern struct ticks clock_ticks;
+/* Reads CLOCK_BOOTTIME, and makes a line of the counter known where one can be relied on. */
+uint64_t clock_boot_read(void);
+
+/* The same from the line that is known; false if there is none for now. */
+static inline bool clock_boot_quick(uint64_t *now_ns)
+{
+    struct ticks_ahead ahead;
+    return ticks_has_line(&clock_ticks, &ahead) &&
+           ticks_at(&clock_ticks, ahead, counter_read(), now_ns);
+}
+
+/*
+ * CLOCK_BOOTTIME: counts suspend, never steps, begins at the boot. Where the processor's counter
+ * can be relied on, it is computed from that, as ticks.h describes.
+ */
+static inline uint64_t clock_boot_ns(void)
+{
+    uint64_t now_ns;
+    return clock_boot_quick(&now_ns) ? now_ns : clock_boot_read();
+}
 
 /* CLOCK_REALTIME, since 1970. Clamped to EPOCH_MAX_NS: a clock may show any year. */
 int64_t clock_wall_ns(void);

@@ -46,6 +46,7 @@ SYSTEM = {
     "src/algorithm/": {"assert.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"},
     "src/table/": LANGUAGE | {"stdatomic.h", "stdlib.h", "errno.h"},
     "src/table/clock": {"sys/stat.h"},
+    "src/table/counter": {"cpuid.h", "sys/prctl.h"},
     "src/table/region/region": {"sys/stat.h", "fcntl.h", "unistd.h", "stdio.h"},
     "src/table/region/system": {"sys/mman.h", "sys/random.h", "fcntl.h", "time.h", "unistd.h"},
     "src/table/region/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},

@@ -602,19 +602,35 @@ static void heartbeat(struct region_header *header, uint64_t now_ns)
     __atomic_store_n(&header->clean, 0, __ATOMIC_RELAXED); /* a child may outlive the opener */
 }
 
-uint64_t region_now(const struct region *region)
+/* A heartbeat is a second old at most. */
+static inline bool needs_heartbeat(const struct region *region, uint64_t now_ns)
+{
+    return now_ns > __atomic_load_n(&region->header->heartbeat_ns, __ATOMIC_RELAXED) + NS_PER_S;
+}
+
+__attribute__((noinline)) static uint64_t now_slow(const struct region *region)
 {
     assert(region_is_valid(region));
     struct region_header *header = region->header;
     if (region->fixed.clock == STINT_CLOCK_VIRTUAL)
         /* acquire: a reader of a time set by another thread sees what that thread did before. */
         return __atomic_load_n(&header->virtual_now_ns, __ATOMIC_ACQUIRE);
-    int64_t offset = header->clock_offset_ns;
-    uint64_t now = clock_boot_ns() + (uint64_t)offset;
-    uint64_t beat = __atomic_load_n(&header->heartbeat_ns, __ATOMIC_RELAXED);
-    if (now > beat + NS_PER_S && !region->read_only)
+    uint64_t now = clock_boot_ns() + (uint64_t)header->clock_offset_ns;
+    if (needs_heartbeat(region, now) && !region->read_only)
         heartbeat(header, now);
     return now;
+}
+
+uint64_t region_now(const struct region *region)
+{
+    assert(region_is_valid(region));
+    uint64_t boot_ns;
+    if (region->fixed.clock == STINT_CLOCK_REAL && clock_boot_quick(&boot_ns)) {
+        uint64_t now = boot_ns + (uint64_t)region->header->clock_offset_ns;
+        if (!needs_heartbeat(region, now))
+            return now;
+    }
+    return now_slow(region);
 }
 
 /*
