@@ -36,6 +36,7 @@ static const char *const specs[] = {
     "window 23/1s resolution=10",
     "window 20/1m",
     "window 1000/1h resolution=16",
+    "window 23/1m resolution=100",
     "gcra 20/1m burst=7",
     "fixed_window 20/1m",
     "fixed_window 20/1mo align=calendar",
