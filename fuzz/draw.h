@@ -37,7 +37,9 @@ static inline void draw_options(struct span *bytes, struct stint_quota *quota)
     uint8_t option = bytes_u8(bytes);
     switch (quota->algorithm) {
     case STINT_WINDOW:
-        quota->resolution = option % 4 == 0 ? 0 : 10 + option / 4 % 15;
+        quota->resolution = option % 4 == 0 ? 0
+                            : option < 128  ? 10 + option / 4 % 15
+                                            : 25 + option / 4 % 32 * 88 / 32;
         break;
     case STINT_BUCKETS:
         if (option % 4 != 0)

@@ -13,6 +13,7 @@ static const char *const specs[] = {
     "window 100/1m",
     "window 7/10s resolution=10",
     "window 4294967295/10h",
+    "window 101/1m resolution=100",
     "gcra 100/60s burst=20",
     "gcra 1000003/1s burst=1 count_denied=true",
     "fixed_window 10/90s align=first_use",

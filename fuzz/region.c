@@ -25,6 +25,7 @@ static const char *const specs[] = {
     "gcra 5/1s burst=3",
     "window 9/1s resolution=12",
     "window 40/1s",
+    "window 40/1s resolution=100",
     "log 6/1s",
     "buckets 20/1s time_slack=100ms count_slack=4",
     "fixed_window 7/1s",

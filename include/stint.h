@@ -137,7 +137,7 @@ struct stint_quota {
     uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER. For
                                larger limits, count limits and costs in larger units */
     uint32_t burst;         /* gcra: units that may be taken at once. 0 = limit */
-    uint32_t resolution;    /* window: 10 … 24 slots. 0 = 24, or 16 where 24 does not fit */
+    uint32_t resolution;    /* window: 10 … 112 slots. 0 = 24, or 16 where 24 does not fit */
     uint32_t count_slack;   /* buckets: k; 0 = no limit on a bucket's count (form A) */
     uint32_t initial;       /* units free in a new caller-owned state. Not for tables */
     uint8_t algorithm;      /* enum stint_algorithm; 0 = window */
@@ -177,7 +177,8 @@ STINT_API size_t stint_quota_format(const struct stint_quota *quota, char *text,
 /* The name of an enum stint_algorithm, as in a SPEC; a static text. NULL for any other value. */
 STINT_API const char *stint_algorithm_name(int algorithm);
 
-/* Bytes of one caller-owned state of a checked quota: 8, 16, or what the algorithm needs. */
+/* Bytes of one caller-owned state of a checked quota: 8, 16, or what the algorithm needs (window
+ * with a resolution above 24: 32). */
 STINT_API size_t stint_state_size(const struct stint_quota *quota);
 
 /* Whether a checked quota never admits more than its limit in any window of its period. */

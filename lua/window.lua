@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The algorithm of src/algorithm/window.c. x: the resolution M, 10 to 24 slots a period; 0 is 24.
+-- The algorithm of src/algorithm/window.c. x: the resolution M, 10 to 112 slots a period; 0 is 24.
 --
 -- State, '>BI4I7BI4B': 0x11, the limit N, the newest slot as (its period's number, its part of the
 -- period), units left of the bunch in use, the position of the short bunch among the bunches (0:
@@ -8,7 +8,8 @@
 -- A slot has the number floor(now * M / W), which would exceed 2^53 for short periods, so it
 -- is kept in two: number = floor(now / W), below 2^53 because now is, and
 -- part = floor((now mod W) * M / W), where (now mod W) * M < 10 years in us * 24 = 7.6e15, and
--- 2^53 = 9.0e15. Live bunches are at most M slots old, so eight bits are enough for their age.
+-- 2^53 = 9.0e15; the server refuses periods for which a finer resolution needs more. Live bunches
+-- are at most M slots old, and 2 M when a state is read, so eight bits are enough for their age.
 
 -- Charges units that are free to a slot: to the bunch in use, which moves there, and to new
 -- bunches, the short one last. (a - a % b) / b is floor(a / b), and (a + -a % b) / b is
@@ -35,7 +36,8 @@ local function window_displaced_max(bunch, short, most, period, resolution)
         local _, exponent = math.frexp(number)
         return exponent
     end
-    local spare = (resolution > 12 and 112 or 64) - 2 * resolution - 1 - bits(bunch - 1)
+    local all = resolution > 24 and 256 or resolution > 12 and 112 or 64
+    local spare = all - 2 * resolution - 1 - bits(bunch - 1)
         - (short < bunch and bits(most) or 0) - (51 + bits(resolution) - bits(period))
     return 2 ^ (spare < 1 and 1 or spare > 5 and 5 or spare) - 1
 end
@@ -67,8 +69,8 @@ end
 
 local function window(state, verb, cost, now, at, limit, period, resolution)
     if resolution == 0 then resolution = 24 end
-    if resolution < 10 or resolution > 24 or resolution % 1 ~= 0 then
-        return nil, 'resolution: expected 10 to 24'
+    if resolution < 10 or resolution > 112 or resolution % 1 ~= 0 then
+        return nil, 'resolution: expected 10 to 112'
     end
     local bunch = (limit + -limit % resolution) / resolution
     local most = (limit + -limit % bunch) / bunch -- bunches

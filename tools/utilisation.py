@@ -519,7 +519,7 @@ def read_options():
     add("--count_slack", default=[], type=words, metavar="LIST",
         help="buckets with each of these, or none, with each --time_slack")
     add("--resolution", default=[], type=numbers, metavar="LIST",
-        help="window with each of these, from 10 to 24")
+        help="window with each of these, from 10 to 112")
     add("--also", default=[], action="append", metavar="SPEC",
         help="any other quota beside them, held against the limit of --quota")
     add("--seeds", default=15, type=number_from(1, 999), metavar="N",

@@ -45,7 +45,7 @@
 #include <assert.h>
 
 #define WORD16_STORE_BITS 16
-#define HELD_RUNS_MAX 64
+#define HELD_RUNS_MAX 128 /* one for each slot of a window, at least */
 
 /*
  * The policy of a full table under a quota, never STINT_FULL_DEFAULT. `otherwise` is for quotas

@@ -180,6 +180,11 @@ void label_wait(struct buf *buf, const struct stint_quota *quota)
             length(longest_ns).of,
             (unsigned long long)(longest_ns / NS_PER_S + (longest_ns % NS_PER_S != 0)),
             length(quota->period_ns).of);
+    if (quota->algorithm != STINT_WINDOW)
+        return;
+    unsigned permille = 1000 * quota->resolution / (quota->resolution + 1);
+    buf_add(buf, " A caller that always asks gets about %u.%u %% of its limit in each period.",
+            permille / 10, permille % 10);
 }
 
 void label_slack(struct buf *buf, const struct stint_quota *quota)

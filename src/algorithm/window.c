@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The algorithm `window`: a strict sliding window in 8 or 16 bytes. Decides on one packed state;
- * the caller swaps it in.
+ * The algorithm `window`: a strict sliding window in 8, 16 or 32 bytes. Decides on one packed
+ * state; the caller swaps it in.
  *
  * The period W is cut into M slots, the limit N into bunches of q = ceil(N/M) units, of which the
  * last is short where q does not divide N. A unit is taken from the bunch in use; when that is
@@ -27,34 +27,41 @@
  * where all bunches are whole.
  */
 #include "algorithm/window.h"
+#include "algorithm/window_string.h"
 
 #include <assert.h>
 #include <string.h>
 
 #define WINDOW_SLOTS_MIN 10
-#define WINDOW8_SLOTS_MAX 12 /* higher resolutions take 16 bytes */
+#define WINDOW8_SLOTS_MAX 12 /* higher resolutions take 16 bytes, above WINDOW16_SLOTS_MAX 32 */
 #define WINDOW_SLOTS_COARSE 16
 #define WINDOW_FINE_LIMIT_MAX 393216
 #define WINDOW_FINE_PERIOD_MIN_NS (2 * NS_PER_MS)
 
-/* A state is unpacked for one decision: through memory it would be written and read again. */
-#define INLINE __attribute__((always_inline)) static inline
-
 /* ---- Time and slots -------------------------------------------------------------------------- */
 
-/* now * M fits 64 bits because now < 2^59 and M <= 24. */
-static inline uint64_t window_slot_of(const struct stint_quota *quota, uint64_t time_ns)
+/*
+ * In 64 bits, now * M fits where M <= 24, because now < 2^59. The finer slots of a long string take
+ * 128.
+ */
+WINDOW_INLINE uint64_t window_slot_of(const struct stint_quota *quota, const struct window *window,
+                                      uint64_t time_ns)
 {
     assert(quota->period_ns > 0);
+    if (window->longer != NULL)
+        return mul_div(time_ns, quota->resolution, quota->period_ns);
     uint64_t scaled = time_ns * quota->resolution;
     uint64_t slot = mul_hi(scaled, quota->derived.reciprocal); /* exact or one too low */
     return slot + (scaled - slot * quota->period_ns >= quota->period_ns);
 }
 
 /* The first instant of a slot, ceil(slot * W / M). The slot of any now, and the next, fit. */
-static inline uint64_t window_slot_start(const struct stint_quota *quota, uint64_t slot)
+WINDOW_INLINE uint64_t window_slot_start(const struct stint_quota *quota,
+                                         const struct window *window, uint64_t slot)
 {
     assert(quota->resolution >= WINDOW_SLOTS_MIN && quota->resolution <= WINDOW_SLOTS_MAX);
+    if (window->longer != NULL)
+        return mul_div_up(slot, quota->period_ns, quota->resolution);
     uint64_t scaled = slot * quota->period_ns;
     /* Less one, it is exact or one too low for every 64-bit number. */
     uint64_t start = mul_hi(scaled, window_inverse[quota->resolution] - 1);
@@ -63,9 +70,10 @@ static inline uint64_t window_slot_start(const struct stint_quota *quota, uint64
 }
 
 /* When a bunch of this slot comes back: M+1 slots later, and M slots are exactly W. */
-static inline uint64_t window_slot_end(const struct stint_quota *quota, uint64_t slot)
+WINDOW_INLINE uint64_t window_slot_end(const struct stint_quota *quota, const struct window *window,
+                                       uint64_t slot)
 {
-    return quota->period_ns + window_slot_start(quota, slot + 1);
+    return quota->period_ns + window_slot_start(quota, window, slot + 1);
 }
 
 /* ---- Bunches --------------------------------------------------------------------------------- */
@@ -78,16 +86,16 @@ static inline uint32_t window_used(const struct stint_quota *quota, const struct
     return size - (place == window_stars(quota, window) ? window->rest : 0);
 }
 
-static inline uint64_t window_expires_at(const struct stint_quota *quota,
+WINDOW_INLINE uint64_t window_expires_at(const struct stint_quota *quota,
                                          const struct window *window)
 {
-    if (window->string == 0)
+    if (window_is_new(window))
         return 0;
     /* Emptied by refunds: a new state, except that its own time does not go back. */
     if (window_stars(quota, window) == 0)
-        return window_slot_start(quota, window->slot);
-    uint64_t age = window_string_newest_age(window->string);
-    return window_slot_end(quota, window->slot - age);
+        return window_slot_start(quota, window, window->slot);
+    uint64_t age = window_newest_age(window);
+    return window_slot_end(quota, window, window->slot - age);
 }
 
 /*
@@ -95,11 +103,11 @@ static inline uint64_t window_expires_at(const struct stint_quota *quota,
  * slot; no more whole bunches than there are, and one short one where there is one; the bunch in
  * use is in use; and no bunch is free while others are displaced.
  */
-static inline bool window_fits_together(const struct stint_quota *quota,
+WINDOW_INLINE bool window_fits_together(const struct stint_quota *quota,
                                         const struct window *window)
 {
     uint32_t bunch = quota->derived.bunch, short_bunch = window_short(quota);
-    if ((uint32_t)__builtin_popcountll(window->string) != window_bars(quota))
+    if (window_string_ones(window) != window_bars(quota))
         return false;
     uint32_t stars = window_stars(quota, window), whole = stars - (window->place > 0);
     if (window->displaced > 0 && stars != quota->derived.bunches)
@@ -118,20 +126,18 @@ static inline bool window_fits_together(const struct stint_quota *quota,
 static inline bool window_age(const struct stint_quota *quota, struct window *window,
                               uint64_t now_slot)
 {
-    if (window->string == 0) {
-        *window =
-            (struct window){.string = window_string_empty(window_bars(quota)), .slot = now_slot};
+    if (window_is_new(window)) {
+        *window = (struct window){.longer = window->longer, .slot = now_slot};
+        window_string_renew(window, window_bars(quota), 0);
     } else if (!window_fits_together(quota, window)) {
         uint32_t bunches = quota->derived.bunches;
         bool has_short = window_short(quota) < quota->derived.bunch;
-        *window = (struct window){.string = window_string_empty(window_bars(quota)) << bunches,
-                                  .slot = now_slot,
-                                  .place = has_short ? bunches : 0};
+        *window = (struct window){
+            .longer = window->longer, .slot = now_slot, .place = has_short ? bunches : 0};
+        window_string_renew(window, window_bars(quota), bunches);
         return true;
     } else if (now_slot > window->slot) {
-        uint32_t dropped;
-        window->string = window_string_age(window->string, window_bars(quota),
-                                           now_slot - window->slot, &dropped);
+        uint32_t dropped = window_string_pass(window, window_bars(quota), now_slot - window->slot);
         window->slot = now_slot;
         window->place = window->place > dropped ? window->place - dropped : 0;
         if (dropped > 0)
@@ -149,7 +155,7 @@ static inline void window_take(const struct stint_quota *quota, struct window *w
 {
     assert(units > 0 && units <= window_free(quota, window));
     if (window->rest > 0)
-        window->string = window_string_touch(window->string);
+        window_string_move(window);
     if (units <= window->rest) {
         window->rest -= units;
         return;
@@ -160,7 +166,7 @@ static inline void window_take(const struct stint_quota *quota, struct window *w
     uint32_t whole_free = whole_max - (window_stars(quota, window) - (window->place > 0));
     uint32_t opened = units <= bunch ? 1 : (uint32_t)(((uint64_t)units + bunch - 1) / bunch);
     uint64_t space = (uint64_t)opened * bunch;
-    window->string <<= opened;
+    window_string_append(window, opened);
     if (opened > whole_free) {
         assert(opened == whole_free + 1 && window->place == 0 && short_bunch < bunch);
         space -= bunch - short_bunch;
@@ -173,7 +179,8 @@ static inline void window_take(const struct stint_quota *quota, struct window *w
 static void window_displace(const struct stint_quota *quota, struct window *window)
 {
     assert(window_stars(quota, window) == quota->derived.bunches);
-    window->string = window_string_drop_oldest(window->string) << 1;
+    window_string_less_oldest(window);
+    window_string_append(window, 1);
     if (window->place > 0)
         window->place = window->place == 1 ? quota->derived.bunches : window->place - 1;
     bool is_short = window->place == quota->derived.bunches;
@@ -211,15 +218,15 @@ static uint64_t window_free_at(const struct stint_quota *quota, const struct win
     /* Displaced units come back with the oldest bunch at the latest. */
     uint32_t stars = window_stars(quota, window);
     uint32_t missing = (uint32_t)sub_floor(cost, window_empty(quota, window));
-    struct window_string_walk walk = window_string_walk(window->string);
+    struct window_walk walk = window_walk(window);
     for (uint32_t place = 1; place <= stars; place++) {
-        window_string_next(&walk);
+        window_walk_next(&walk);
         uint32_t back = window_used(quota, window, place);
         if (back >= missing)
             break;
         missing -= back;
     }
-    return window_slot_end(quota, window->slot - window_bars(quota) + walk.bars);
+    return window_slot_end(quota, window, window->slot - window_bars(quota) + walk.bars);
 }
 
 /* Returns how many units came back; the top of this file explains what is safe. */
@@ -229,7 +236,7 @@ static uint32_t window_refund(const struct stint_quota *quota, struct window *wi
     assert(ask->verb == STINT_REFUND);
     uint64_t at_slot = ask->at_ns == STINT_NEVER_NS
                            ? window->slot
-                           : window_slot_of(quota, min_u64(ask->at_ns, ask->now_ns));
+                           : window_slot_of(quota, window, min_u64(ask->at_ns, ask->now_ns));
     if (at_slot + quota->resolution < window->slot)
         return 0;
 
@@ -245,7 +252,7 @@ static uint32_t window_refund(const struct stint_quota *quota, struct window *wi
     }
     for (; stars > 0 && window_used(quota, window, 1) <= left; stars--) {
         left -= window_used(quota, window, 1);
-        window->string = window_string_drop_oldest(window->string);
+        window_string_less_oldest(window);
         window->place -= window->place > 0;
         if (stars == 1)
             window->rest = 0;
@@ -253,7 +260,7 @@ static uint32_t window_refund(const struct stint_quota *quota, struct window *wi
     if (left == 0 || stars == 0)
         return ask->cost - left;
 
-    uint64_t open_slot = window->slot - window_string_newest_age(window->string);
+    uint64_t open_slot = window->slot - window_newest_age(window);
     if (stars > 1 && open_slot > at_slot)
         return ask->cost - left;
     uint32_t used = window_used(quota, window, stars);
@@ -261,7 +268,7 @@ static uint32_t window_refund(const struct stint_quota *quota, struct window *wi
         window->rest += left;
         return ask->cost;
     }
-    window->string = window_string_drop_newest(window->string);
+    window_string_less_newest(window);
     window->rest = 0;
     if (window->place == stars)
         window->place = 0;
@@ -294,7 +301,7 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
                 bool *store)
 {
     assert(ask->verb != STINT_TAKE);
-    bool was_damaged = window_age(quota, window, window_slot_of(quota, ask->now_ns));
+    bool was_damaged = window_age(quota, window, window_slot_of(quota, window, ask->now_ns));
     uint32_t free = window_free(quota, window), granted = ask->cost;
     *store = was_damaged && ask->verb != STINT_PEEK;
     switch (ask->verb) {
@@ -325,7 +332,7 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
     return window_answer(quota, window, ask->now_ns, granted);
 }
 
-/* ---- The two forms --------------------------------------------------------------------------- */
+/* ---- The three forms ------------------------------------------------------------------------- */
 
 static inline uint64_t window_slot_field(const struct stint_quota *quota,
                                          const struct window *window)
@@ -355,38 +362,72 @@ static inline struct word16 window16_pack(const struct stint_quota *quota,
     };
 }
 
+/* As of 8 bytes, from bit 0: string, rest, place, slot, displaced; any may lie across two words. */
+static struct window window32_unpack(const struct stint_quota *quota, const struct bits256 *state,
+                                     struct bits256 *string)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned place_at = rest_at + quota->derived.remainder_bits;
+    unsigned slot_at = place_at + quota->derived.place_bits;
+    uint64_t slot = bits256_get(state, slot_at, quota->derived.slot_bits);
+    *string = bits256_low(*state, rest_at);
+    return (struct window){
+        .longer = string,
+        .rest = (uint32_t)bits256_get(state, rest_at, quota->derived.remainder_bits),
+        .place = (uint32_t)bits256_get(state, place_at, quota->derived.place_bits),
+        .slot = slot & window_mask(window_displaced_at(quota)),
+        .displaced = (uint32_t)(slot >> window_displaced_at(quota)),
+    };
+}
+
+static struct bits256 window32_pack(const struct stint_quota *quota, const struct window *window)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned place_at = rest_at + quota->derived.remainder_bits;
+    unsigned slot_at = place_at + quota->derived.place_bits;
+    struct bits256 state = *window->longer;
+    bits256_put(&state, rest_at, quota->derived.remainder_bits, window->rest);
+    bits256_put(&state, place_at, quota->derived.place_bits, window->place);
+    bits256_put(&state, slot_at, quota->derived.slot_bits, window_slot_field(quota, window));
+    return state;
+}
+
+/* ---- Takes ----------------------------------------------------------------------------------- */
+
 /*
  * The most frequent denial: no bunch has come back since the state was written, and the next one to
  * come back is enough. Then the state can be read without advancing it to the slot of now. False,
  * and nothing written, in all other cases.
  */
-INLINE bool window_deny_quick(const struct stint_quota *quota, const struct window *window,
-                              uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+WINDOW_INLINE bool window_deny_quick(const struct stint_quota *quota, const struct window *window,
+                                     uint64_t now_ns, uint32_t cost,
+                                     struct stint_decision *decision)
 {
     uint32_t free = window_free(quota, window);
-    if (window->string == 0 || cost <= free || cost > quota->limit)
+    if (window_is_new(window) || cost <= free || cost > quota->limit)
         return false;
-    struct window_string_walk oldest = window_string_walk(window->string);
-    window_string_next(&oldest);
+    struct window_walk oldest = window_walk(window);
+    window_walk_next(&oldest);
     /* A now before the newest slot wraps around. */
-    uint64_t slots_gone = window_slot_of(quota, now_ns) - window->slot;
+    uint64_t slots_gone = window_slot_of(quota, window, now_ns) - window->slot;
     if (slots_gone >= oldest.bars || window_used(quota, window, 1) < cost - free)
         return false;
     uint64_t oldest_slot = window->slot - window_bars(quota) + oldest.bars;
-    uint64_t newest_slot = window->slot - window_string_newest_age(window->string);
+    uint64_t newest_slot = window->slot - window_newest_age(window);
     algorithm_answer(decision, STINT_DENY, 0, quota->limit, free);
-    decision->retry_after_ns = window_slot_end(quota, oldest_slot) - now_ns;
-    decision->reset_after_ns = window_slot_end(quota, newest_slot) - now_ns;
+    decision->retry_after_ns = window_slot_end(quota, window, oldest_slot) - now_ns;
+    decision->reset_after_ns = window_slot_end(quota, window, newest_slot) - now_ns;
     return true;
 }
 
 /* True if the change is to be kept. */
-INLINE bool window_take_whole(const struct stint_quota *quota, struct window *window,
-                              uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+WINDOW_INLINE bool window_take_whole(const struct stint_quota *quota, struct window *window,
+                                     uint64_t now_ns, uint32_t cost,
+                                     struct stint_decision *decision)
 {
     if (window_deny_quick(quota, window, now_ns, cost, decision))
         return false;
-    bool was_damaged = window_age(quota, window, window_slot_of(quota, now_ns));
+    bool was_damaged = window_age(quota, window, window_slot_of(quota, window, now_ns));
     if (cost > window_free(quota, window)) {
         *decision = window_refuse(quota, window, now_ns, cost);
         decision->stored = 1;
@@ -395,7 +436,7 @@ INLINE bool window_take_whole(const struct stint_quota *quota, struct window *wi
     uint64_t expires_ns = window_expires_at(quota, window);
     if (cost > 0) {
         window_take(quota, window, cost);
-        expires_ns = window_slot_end(quota, window->slot);
+        expires_ns = window_slot_end(quota, window, window->slot);
     }
     assert(window_fits_together(quota, window));
     algorithm_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
@@ -422,23 +463,40 @@ void window16_take(const struct stint_quota *quota, struct word16 *state, uint64
         *state = window16_pack(quota, &window);
 }
 
-INLINE struct window window_load(const struct stint_quota *quota, const void *state)
+/* `longer` is space for a long string. */
+WINDOW_INLINE struct window window_load(const struct stint_quota *quota, const void *state,
+                                        struct bits256 *longer)
 {
-    assert(quota->derived.state_size == 8 || quota->derived.state_size == 16);
     const uint64_t *word = state;
     const struct word16 *words = state;
-    return quota->derived.state_size == 8 ? window8_unpack(quota, *word)
-                                          : window16_unpack(quota, *words);
+    if (quota->derived.state_size == 8)
+        return window8_unpack(quota, *word);
+    if (quota->derived.state_size == 16)
+        return window16_unpack(quota, *words);
+    assert(quota->derived.state_size == sizeof(struct bits256));
+    return window32_unpack(quota, state, longer);
 }
 
 static void window_store(const struct stint_quota *quota, void *state, const struct window *window)
 {
     uint64_t *word = state;
     struct word16 *words = state;
+    struct bits256 *longer = state;
     if (quota->derived.state_size == 8)
         *word = window8_pack(quota, window);
-    else
+    else if (quota->derived.state_size == 16)
         *words = window16_pack(quota, window);
+    else
+        *longer = window32_pack(quota, window);
+}
+
+static void window32_take(const struct stint_quota *quota, struct bits256 *state, uint64_t now_ns,
+                          uint32_t cost, struct stint_decision *decision)
+{
+    struct bits256 longer;
+    struct window window = window32_unpack(quota, state, &longer);
+    if (window_take_whole(quota, &window, now_ns, cost, decision))
+        *state = window32_pack(quota, &window);
 }
 
 static struct stint_decision window_ask_take(const struct stint_quota *quota, void *state,
@@ -449,6 +507,8 @@ static struct stint_decision window_ask_take(const struct stint_quota *quota, vo
     if (quota->derived.state_size == 8) {
         if (!window8_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
             window8_take(quota, state, ask->now_ns, ask->cost, &decision);
+    } else if (quota->derived.state_size > 16) {
+        window32_take(quota, state, ask->now_ns, ask->cost, &decision);
     } else if (!window16_take_quick(quota, state, ask->now_ns, ask->cost, &decision)) {
         window16_take(quota, state, ask->now_ns, ask->cost, &decision);
     }
@@ -459,9 +519,10 @@ static struct stint_decision window_ask(const struct stint_quota *quota, void *s
                                         const struct stint_ask *ask)
 {
     bool store;
+    struct bits256 longer;
     if (ask->verb == STINT_TAKE)
         return window_ask_take(quota, state, ask);
-    struct window window = window_load(quota, state);
+    struct window window = window_load(quota, state, &longer);
     struct stint_decision decision = window_ask_slow(quota, &window, ask, &store);
     assert(!store || window_fits_together(quota, &window));
     if (store)
@@ -471,7 +532,8 @@ static struct stint_decision window_ask(const struct stint_quota *quota, void *s
 
 static uint64_t window_state_expires_at(const struct stint_quota *quota, const void *state)
 {
-    struct window window = window_load(quota, state);
+    struct bits256 longer;
+    struct window window = window_load(quota, state, &longer);
     return window_expires_at(quota, &window);
 }
 
@@ -481,10 +543,12 @@ static uint64_t window_state_expires_at(const struct stint_quota *quota, const v
  */
 static void window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    struct window window = {0};
+    struct bits256 longer;
+    memset(state, 0, quota->derived.state_size);
+    struct window window = window_load(quota, state, &longer);
     uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns + 1), STINT_NOW_MAX);
     if (until_ns > 0)
-        window_age(quota, &window, window_slot_of(quota, at_ns));
+        window_age(quota, &window, window_slot_of(quota, &window, at_ns));
     if (until_ns > 0 && quota->limit > 0)
         window_take(quota, &window, quota->limit);
     window_store(quota, state, &window);
@@ -497,18 +561,19 @@ static void window_fill(const struct stint_quota *quota, void *state, uint64_t u
 static size_t window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                           struct held_run *runs)
 {
-    struct window loaded = window_load(quota, state), *window = &loaded;
-    if (window->string == 0)
+    struct bits256 longer;
+    struct window loaded = window_load(quota, state, &longer), *window = &loaded;
+    if (window_is_new(window))
         return 0;
-    window_age(quota, window, window_slot_of(quota, now_ns));
-    struct window_string_walk walk = window_string_walk(window->string);
+    window_age(quota, window, window_slot_of(quota, window, now_ns));
+    struct window_walk walk = window_walk(window);
     uint32_t stars = window_stars(quota, window), last_bars = 0;
     size_t n_runs = 0;
     for (uint32_t place = 1; place <= stars; place++) {
-        window_string_next(&walk);
+        window_walk_next(&walk);
         if (walk.bars != last_bars || n_runs == 0) {
             uint64_t next_slot = window->slot - quota->resolution + walk.bars;
-            uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
+            uint64_t last_ns = window_slot_start(quota, window, next_slot) - 1;
             assert(n_runs < HELD_RUNS_MAX);
             runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, STINT_NOW_MAX)};
             last_bars = walk.bars;
@@ -522,15 +587,17 @@ static size_t window_held(const struct stint_quota *quota, const void *state, ui
 
 static uint64_t window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    struct window window = window_load(quota, state);
-    return window.string == 0 ? 0 : window_slot_start(quota, window.slot);
+    struct bits256 longer;
+    struct window window = window_load(quota, state, &longer);
+    return window_is_new(&window) ? 0 : window_slot_start(quota, &window, window.slot);
 }
 
 static void window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
     assert(at_ns <= STINT_NOW_MAX);
-    struct window window = window_load(quota, state);
-    window_age(quota, &window, window_slot_of(quota, at_ns));
+    struct bits256 longer;
+    struct window window = window_load(quota, state, &longer);
+    window_age(quota, &window, window_slot_of(quota, &window, at_ns));
     window_store(quota, state, &window);
 }
 
@@ -541,13 +608,14 @@ static size_t window_groups(const struct stint_quota *quota, const void *state, 
                             struct held_group *groups)
 {
     struct held_run found[HELD_RUNS_MAX], *runs = found;
-    struct window window = window_load(quota, state);
-    window_age(quota, &window, window_slot_of(quota, now_ns));
+    struct bits256 longer;
+    struct window window = window_load(quota, state, &longer);
+    window_age(quota, &window, window_slot_of(quota, &window, now_ns));
     window_held(quota, state, now_ns, found);
     uint32_t stars = window_stars(quota, &window), bars = 0;
-    struct window_string_walk walk = window_string_walk(window.string);
+    struct window_walk walk = window_walk(&window);
     for (uint32_t place = 1; place <= stars; place++) {
-        window_string_next(&walk);
+        window_walk_next(&walk);
         if (place > 1 && walk.bars != bars)
             runs++;
         bars = walk.bars;
@@ -570,26 +638,33 @@ static size_t window_groups(const struct stint_quota *quota, const void *state, 
 static bool window_can_be(const struct stint_quota *quota, const struct window *window,
                           uint64_t now_ns)
 {
-    if (!window_fits_together(quota, window) || window->slot > window_slot_of(quota, now_ns))
+    if (!window_fits_together(quota, window) ||
+        window->slot > window_slot_of(quota, window, now_ns))
         return false;
     if (window_stars(quota, window) == 0)
         return true;
-    struct window_string_walk oldest = window_string_walk(window->string);
-    window_string_next(&oldest);
+    struct window_walk oldest = window_walk(window);
+    window_walk_next(&oldest);
     return window->slot + oldest.bars >= window_bars(quota);
 }
 
 static bool window_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
     assert(now_ns <= STINT_NOW_MAX);
-    struct window window = window_load(quota, state);
-    _Alignas(16) unsigned char packed[sizeof(struct word16)];
+    struct bits256 longer;
+    struct window window = window_load(quota, state, &longer);
+    _Alignas(16) unsigned char packed[sizeof(struct bits256)];
     window_store(quota, packed, &window); /* differs if the slot does not fit */
     return memcmp(packed, state, quota->derived.state_size) == 0 &&
            window_can_be(quota, &window, now_ns);
 }
 
 /* ---- Layout ---------------------------------------------------------------------------------- */
+
+static uint32_t window_state_size(uint32_t resolution)
+{
+    return resolution <= WINDOW8_SLOTS_MAX ? 8 : resolution <= WINDOW16_SLOTS_MAX ? 16 : 32;
+}
 
 /* How the bits of a state are shared out for a limit, a resolution and a period. */
 struct window_layout {
@@ -627,8 +702,11 @@ static struct window_layout window_layout(uint32_t limit, uint32_t resolution, u
         layout.place_bits = bit_length(layout.bunches);
 
     unsigned low_bits = 2 * resolution + 1 + layout.remainder_bits;
-    unsigned all_bits = resolution <= WINDOW8_SLOTS_MAX ? 64 : 64 + WINDOW16_HI_BITS;
-    if (low_bits < 64 && low_bits + layout.place_bits < all_bits)
+    unsigned all_bits = 8 * window_state_size(resolution);
+    bool is_short = resolution <= WINDOW16_SLOTS_MAX;
+    if (is_short)
+        all_bits = (unsigned)min_u64(all_bits, 64 + WINDOW16_HI_BITS);
+    if ((low_bits < 64 || !is_short) && low_bits + layout.place_bits < all_bits)
         layout.slot_bits = all_bits - low_bits - layout.place_bits;
     layout.displaced_bits = window_displaced_bits(&layout, period_ns, resolution);
     if (layout.slot_bits > 64) /* a slot number has no more */
@@ -649,28 +727,35 @@ static bool window_fits(const struct stint_quota *quota, uint32_t resolution)
            window_slot_bits_needed(quota->period_ns, resolution);
 }
 
+/*
+ * The finest resolution that fits, in a state that is no larger than that of `resolution`; else in
+ * 32 bytes, where one always does: 32 bits of rest, 7 of place and 57 of a slot's number leave more
+ * than 2 * 25 + 1 for the string.
+ */
+static uint32_t window_fitting(const struct stint_quota *quota, uint32_t resolution)
+{
+    uint32_t finest = resolution > WINDOW16_SLOTS_MAX ? WINDOW_SLOTS_MAX : WINDOW16_SLOTS_MAX;
+    for (uint32_t other = finest; other >= WINDOW_SLOTS_MIN; other--)
+        if (window_fits(quota, other))
+            return other;
+    uint32_t other = WINDOW_SLOTS_MAX;
+    while (!window_fits(quota, other))
+        other--;
+    assert(other > WINDOW16_SLOTS_MAX);
+    return other;
+}
+
 static int window_refuse_quota(const struct stint_quota *quota, struct stint_error *error)
 {
     struct window_layout layout = window_layout(quota->limit, quota->resolution, quota->period_ns);
-    unsigned needed = window_slot_bits_needed(quota->period_ns, quota->resolution);
-    uint32_t other = WINDOW_SLOTS_MAX;
-    while (other >= WINDOW_SLOTS_MIN && !window_fits(quota, other))
-        other--;
-    if (other >= WINDOW_SLOTS_MIN)
-        return err_set(error, STINT_E_RANGE,
-                       "window: %u in %llu ns at resolution=%u leaves %u bits for the slot number "
-                       "and needs %u; resolution=%u fits",
-                       quota->limit, (unsigned long long)quota->period_ns, quota->resolution,
-                       layout.slot_bits, needed, other);
-    /* The coarsest 16-byte form has the most bits to spare. */
-    uint32_t coarsest = WINDOW8_SLOTS_MAX + 1;
-    unsigned bits = window_layout(quota->limit, coarsest, quota->period_ns).slot_bits;
-    uint64_t period_min_ns = (SLOT_LIFE_NS * coarsest >> (bits - 1)) + 1;
+    uint32_t fitting = window_fitting(quota, quota->resolution);
     return err_set(error, STINT_E_RANGE,
-                   "window: %u in %llu ns at resolution=%u leaves %u bits for the slot number "
-                   "and needs %u; this limit needs a period of %llu ns or more, at resolution=%u",
+                   "window: %u in %llu ns at resolution=%u leaves %u bits of %u bytes for the slot "
+                   "number and needs %u; resolution=%u fits, in %u bytes",
                    quota->limit, (unsigned long long)quota->period_ns, quota->resolution,
-                   layout.slot_bits, needed, (unsigned long long)period_min_ns, coarsest);
+                   layout.slot_bits, window_state_size(quota->resolution),
+                   window_slot_bits_needed(quota->period_ns, quota->resolution), fitting,
+                   window_state_size(fitting));
 }
 
 static int window_check(struct stint_quota *quota, struct stint_error *error)
@@ -678,8 +763,8 @@ static int window_check(struct stint_quota *quota, struct stint_error *error)
     if (quota->resolution == 0) {
         bool fine = quota->limit <= WINDOW_FINE_LIMIT_MAX &&
                     quota->period_ns >= WINDOW_FINE_PERIOD_MIN_NS &&
-                    window_fits(quota, WINDOW_SLOTS_MAX);
-        quota->resolution = fine ? WINDOW_SLOTS_MAX : WINDOW_SLOTS_COARSE;
+                    window_fits(quota, WINDOW16_SLOTS_MAX);
+        quota->resolution = fine ? WINDOW16_SLOTS_MAX : WINDOW_SLOTS_COARSE;
     }
     if (quota->resolution < WINDOW_SLOTS_MIN || quota->resolution > WINDOW_SLOTS_MAX)
         return err_set(error, STINT_E_RANGE, "window: resolution is %u, expected %d to %d",
@@ -695,7 +780,7 @@ static int window_check(struct stint_quota *quota, struct stint_error *error)
     quota->derived.slot_bits = (uint8_t)layout.slot_bits;
     quota->derived.displaced_bits = (uint8_t)layout.displaced_bits;
     quota->derived.reciprocal = UINT64_MAX / quota->period_ns;
-    quota->derived.state_size = quota->resolution <= WINDOW8_SLOTS_MAX ? 8 : 16;
+    quota->derived.state_size = window_state_size(quota->resolution);
     return STINT_OK;
 }
 

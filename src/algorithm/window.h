@@ -7,8 +7,12 @@
 #define STINT_ALGORITHM_WINDOW_H
 
 #include "algorithm/algorithm.h"
+#include "base/bits256.h"
 
 #include <assert.h>
+
+/* A state is unpacked for one decision: through memory it would be written and read again. */
+#define WINDOW_INLINE __attribute__((always_inline)) static inline
 
 /* ---- The string ------------------------------------------------------------------------------ */
 
@@ -19,9 +23,11 @@
  *
  * The newest slot ends at bit 0. The highest set bit is the oldest bar, so the string contains its
  * own length, and the number of stars is the length without the bars.
- * At most 2 * WINDOW_SLOTS_MAX + 1 bits are in use.
+ * At most 2 * M + 1 bits are in use: one word in states of 8 and 16 bytes. The functions here are
+ * for these; window_string.h has those for the long strings of 32 bytes.
  */
-_Static_assert(2 * WINDOW_SLOTS_MAX + 1 < 64, "a string is one word and never all ones");
+_Static_assert(2 * WINDOW16_SLOTS_MAX + 1 < 64, "a string of one word is never all ones");
+_Static_assert(2 * WINDOW_SLOTS_MAX + 1 < 64 * BITS256_WORDS, "nor is a long one");
 
 static inline uint64_t window_string_empty(unsigned bars)
 {
@@ -40,83 +46,6 @@ static inline unsigned window_string_newest_age(uint64_t string)
     return (unsigned)__builtin_ctzll(~string);
 }
 
-/*
- * Moves the newest star to the newest slot. The string ends in a star and n bars, 0 1…1, and must
- * end in 1…1 0: that adds 2^n - 1, and 2^n is its lowest clear bit.
- */
-static inline uint64_t window_string_touch(uint64_t string)
-{
-    assert(string != 0);
-    return string + (~string & (string + 1)) - 1;
-}
-
-/* Drops the n_slots oldest slots with their stars, and appends as many empty ones. */
-static inline uint64_t window_string_age(uint64_t string, unsigned bars, uint64_t n_slots,
-                                         unsigned *stars_dropped)
-{
-    assert(string != 0 && bars > 0);
-    *stars_dropped = 0;
-    if (n_slots >= bars) {
-        *stars_dropped = window_string_stars(string, bars);
-        return window_string_empty(bars);
-    }
-    /* Left-aligned, whole runs of bars are dropped at once; only stars need a loop. */
-    unsigned left = (unsigned)n_slots, len = bit_length(string);
-    uint64_t aligned = string << (64 - len);
-    unsigned run = (unsigned)__builtin_clzll(~aligned);
-    while (left >= run) {
-        aligned <<= run;
-        left -= run;
-        assert(aligned != 0);
-        unsigned stars = (unsigned)__builtin_clzll(aligned);
-        aligned <<= stars;
-        *stars_dropped += stars;
-        run = (unsigned)__builtin_clzll(~aligned);
-    }
-    aligned <<= left;
-    len -= (unsigned)n_slots + *stars_dropped;
-    assert(len > 0 && len < 64);
-    return (aligned >> (64 - len) << n_slots) | window_string_empty((unsigned)n_slots);
-}
-
-/* Iterates over the stars, oldest first. */
-struct window_string_walk {
-    uint64_t aligned; /* what is left of the string, left-aligned */
-    unsigned bars;    /* seen so far: the star lies in this slot, counted from 1 */
-};
-
-static inline struct window_string_walk window_string_walk(uint64_t string)
-{
-    assert(string != 0);
-    return (struct window_string_walk){.aligned = string << (64 - bit_length(string))};
-}
-
-static inline void window_string_next(struct window_string_walk *walk)
-{
-    unsigned run = (unsigned)__builtin_clzll(~walk->aligned);
-    walk->bars += run;
-    walk->aligned <<= run;
-    walk->aligned <<= 1;
-}
-
-static inline uint64_t window_string_without(uint64_t string, uint64_t star)
-{
-    assert((star & (star - 1)) == 0 && star != 0);
-    uint64_t newer = string & (star - 1);
-    return ((string >> 1) & ~(star - 1)) | newer;
-}
-
-static inline uint64_t window_string_drop_newest(uint64_t string)
-{
-    return window_string_without(string, ~string & (string + 1));
-}
-
-static inline uint64_t window_string_drop_oldest(uint64_t string)
-{
-    uint64_t stars = ~string & window_string_empty(bit_length(string));
-    return window_string_without(string, UINT64_C(1) << (bit_length(stars) - 1));
-}
-
 /* ---- The state ------------------------------------------------------------------------------- */
 
 #define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
@@ -130,12 +59,13 @@ struct window {
     uint32_t place;  /* position of the short bunch among the stars, oldest = 1; 0: not there */
     /* Bunches that charges have displaced and that have not returned; 0 while one is free. */
     uint32_t displaced;
+    struct bits256 *longer; /* the string of a state of 32 bytes, instead of `string`; or NULL */
 };
 
 #define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m) + 1
 
 /* ceil(2^64 / M): mul_hi with it is floor(n / M) for every n up to 2^64 / M. */
-static const uint64_t window_inverse[WINDOW_SLOTS_MAX + 1] = {
+static const uint64_t window_inverse[WINDOW16_SLOTS_MAX + 1] = {
     WINDOW_INVERSE(10), WINDOW_INVERSE(11), WINDOW_INVERSE(12), WINDOW_INVERSE(13),
     WINDOW_INVERSE(14), WINDOW_INVERSE(15), WINDOW_INVERSE(16), WINDOW_INVERSE(17),
     WINDOW_INVERSE(18), WINDOW_INVERSE(19), WINDOW_INVERSE(20), WINDOW_INVERSE(21),
@@ -155,13 +85,15 @@ static inline uint32_t window_short(const struct stint_quota *quota)
     return quota->limit - quota->derived.bunch * (quota->derived.bunches - 1);
 }
 
-static inline uint32_t window_stars(const struct stint_quota *quota, const struct window *window)
+WINDOW_INLINE uint32_t window_stars(const struct stint_quota *quota, const struct window *window)
 {
+    if (window->longer != NULL)
+        return bits256_length(window->longer) - window_bars(quota);
     return window_string_stars(window->string, window_bars(quota));
 }
 
 /* Units that no bunch holds. */
-static inline uint32_t window_empty(const struct stint_quota *quota, const struct window *window)
+WINDOW_INLINE uint32_t window_empty(const struct stint_quota *quota, const struct window *window)
 {
     uint64_t used = (uint64_t)window_stars(quota, window) * quota->derived.bunch - window->rest;
     if (window->place > 0)
@@ -170,12 +102,13 @@ static inline uint32_t window_empty(const struct stint_quota *quota, const struc
 }
 
 /* Units that a caller could take now: displaced bunches leave less than one bunch empty. */
-static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
+WINDOW_INLINE uint32_t window_free(const struct stint_quota *quota, const struct window *window)
 {
     return window->displaced > 0 ? 0 : window_empty(quota, window);
 }
 
-/* ---- The two forms --------------------------------------------------------------------------- */
+/* ---- The short forms --------------------------------------------------------------------------
+ */
 
 static inline uint32_t window_string_bits(const struct stint_quota *quota)
 {
@@ -205,7 +138,7 @@ static inline uint32_t window_displaced_max(const struct stint_quota *quota)
 }
 
 /* From bit 0: string, rest, place, slot, displaced. */
-static inline struct window window8_unpack(const struct stint_quota *quota, uint64_t state)
+WINDOW_INLINE struct window window8_unpack(const struct stint_quota *quota, uint64_t state)
 {
     unsigned rest_at = window_string_bits(quota);
     unsigned place_at = rest_at + quota->derived.remainder_bits;
@@ -221,7 +154,7 @@ static inline struct window window8_unpack(const struct stint_quota *quota, uint
 }
 
 /* lo, from bit 0: string, rest, high part of slot. hi: low part of slot, place, the table's 16. */
-static inline struct window window16_unpack(const struct stint_quota *quota, struct word16 state)
+WINDOW_INLINE struct window window16_unpack(const struct stint_quota *quota, struct word16 state)
 {
     unsigned rest_at = window_string_bits(quota);
     unsigned high_at = rest_at + quota->derived.remainder_bits;
@@ -247,11 +180,11 @@ static inline struct window window16_unpack(const struct stint_quota *quota, str
  * before it wraps around to more than W. The slot ends (W - past) / M after now, and what was
  * charged to it comes back W after that.
  */
-static inline bool window_take_quick(const struct stint_quota *quota, struct window *window,
+WINDOW_INLINE bool window_take_quick(const struct stint_quota *quota, struct window *window,
                                      uint64_t now_ns, uint32_t cost,
                                      struct stint_decision *decision)
 {
-    assert(now_ns <= STINT_NOW_MAX && quota->resolution <= WINDOW_SLOTS_MAX);
+    assert(now_ns <= STINT_NOW_MAX && quota->resolution <= WINDOW16_SLOTS_MAX);
     uint64_t past = now_ns * quota->resolution - window->slot * quota->period_ns;
     if (cost - 1 >= window->rest || (window->string & 1) != 0 || past >= quota->period_ns ||
         window->displaced > 0)
@@ -264,7 +197,7 @@ static inline bool window_take_quick(const struct stint_quota *quota, struct win
     return true;
 }
 
-static inline bool window8_take_quick(const struct stint_quota *quota, uint64_t *state,
+WINDOW_INLINE bool window8_take_quick(const struct stint_quota *quota, uint64_t *state,
                                       uint64_t now_ns, uint32_t cost,
                                       struct stint_decision *decision)
 {
@@ -276,7 +209,7 @@ static inline bool window8_take_quick(const struct stint_quota *quota, uint64_t 
     return true;
 }
 
-static inline bool window16_take_quick(const struct stint_quota *quota, struct word16 *state,
+WINDOW_INLINE bool window16_take_quick(const struct stint_quota *quota, struct word16 *state,
                                        uint64_t now_ns, uint32_t cost,
                                        struct stint_decision *decision)
 {

@@ -20,7 +20,8 @@
 #define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
 #define TABLE_QUOTAS_MAX 32704          /* different ones in a table; ids above: table/intern.h */
 #define BOOK_WAIT_MAX_NS NS_PER_YEAR    /* longest wait of a booking in a table */
-#define WINDOW_SLOTS_MAX 24             /* resolution */
+#define WINDOW16_SLOTS_MAX 24           /* resolution of window in 16 bytes */
+#define WINDOW_SLOTS_MAX 112            /* in 32 bytes */
 #define BUCKETS_STATE_MAX 4096          /* bytes */
 #define LOG_STATE_MAX 65536             /* bytes */
 #define HOLDERS_STATE_MAX 65536         /* bytes of a concurrency state */

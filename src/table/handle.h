@@ -54,7 +54,9 @@ static inline enum slot_class table_class(const struct stint_quota *quota)
     case STINT_FIXED_WINDOW:
         return CLASS_8;
     case STINT_WINDOW:
-        return quota->derived.state_size == 8 ? CLASS_8 : CLASS_16;
+        return quota->derived.state_size == 8    ? CLASS_8
+               : quota->derived.state_size == 16 ? CLASS_16
+                                                 : CLASS_WIDE;
     case STINT_SLIDING_COUNTER:
     case STINT_COUNTER:
         return CLASS_16;

@@ -152,6 +152,7 @@ int main(int argc, char **argv)
         "gcra 100/1h",
         "window 100/1h resolution=12",
         "window 100/1h",
+        "window 100/1h resolution=100",
         "log 100/1h",
         "buckets 100/1h time_slack=6m",
         "concurrency 100 lease=1h",

@@ -191,7 +191,8 @@ static void survive(const char *spec, unsigned kills)
 
 int main(int argc, char **argv)
 {
-    static const char *const specs[] = {"window 30/1h", "window 30/1h resolution=12", "log 30/1h"};
+    static const char *const specs[] = {"window 30/1h", "window 30/1h resolution=12",
+                                        "window 30/1h resolution=100", "log 30/1h"};
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 150;
     shared = workers_share(sizeof(*shared));
     for (unsigned i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)

@@ -37,6 +37,7 @@ def replayed(spec, trace):
     ("gcra 7/1s burst=3", 9),
     ("window 100/60s", 100),
     ("window 100/60s resolution=12", 100),
+    ("window 100/60s resolution=100", 100),
     ("buckets 500/10m time_slack=1m", 500),
     ("buckets 500/10m count_slack=50", 500),
     ("buckets 500/10m time_slack=1m count_slack=50", 500),

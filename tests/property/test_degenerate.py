@@ -131,7 +131,7 @@ def test_initial_units_are_what_a_new_state_has(algorithm, data, start):
 
 @pytest.mark.parametrize("fields", [
     {"period_ns": 0}, {"period_ns": 999}, {"period_ns": 10 * YEAR + 1}, {"period_ns": 2**64 - 1},
-    {"resolution": 9}, {"resolution": 25}, {"resolution": 2**32 - 1}, {"algorithm": 8},
+    {"resolution": 9}, {"resolution": 113}, {"resolution": 2**32 - 1}, {"algorithm": 8},
     {"algorithm": 255}, {"align": 6}, {"when_full": 5}, {"utc_offset_s": 86400},
     {"burst": 5}, {"time_slack_ns": S}, {"count_slack": 2}, {"lease_ns": S}, {"count_denied": True},
     {"align": 1}, {"initial": 101, "initial_set": True},

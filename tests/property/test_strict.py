@@ -54,6 +54,7 @@ def test_exactly_n_units_fit_from_a_fresh_state(algorithm, data, start):
     ("window 15/1m", Terms("window", 15, MINUTE)),
     ("window 100/1m resolution=12", Terms("window", 100, MINUTE, resolution=12)),
     ("window 100/1m", Terms("window", 100, MINUTE)),
+    ("window 101/1m resolution=100", Terms("window", 101, MINUTE, resolution=100)),
     ("buckets 500/10m time_slack=1m count_slack=50",
      Terms("buckets", 500, 10 * MINUTE, time_slack_ns=MINUTE, count_slack=50)),
     ("buckets 20/10s time_slack=1s", Terms("buckets", 20, 10 * S, time_slack_ns=S)),

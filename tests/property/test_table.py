@@ -16,6 +16,7 @@ K = abi.K
 FEW = settings(max_examples=max(20, settings().max_examples // 3))
 SPECS = {
     "window": "window 5/10s", "window8": "window 20/10s resolution=12",
+    "window32": "window 5/10s resolution=100",
     "buckets": "buckets 6/10s time_slack=1s count_slack=2", "log": "log 4/10s",
     "gcra": "gcra 5/10s", "fixed_window": "fixed_window 5/10s",
     "sliding_counter": "sliding_counter 5/10s",

@@ -18,6 +18,7 @@ static const char *const specs[] = {
     "window 20/1h when_full=evict",
     "sliding_counter 20/1h when_full=evict",
     "log 20/1h when_full=evict",
+    "window 20/1h resolution=100 when_full=evict",
     "buckets 20/1h time_slack=6m when_full=evict",
 };
 

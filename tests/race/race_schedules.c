@@ -293,6 +293,7 @@ static const struct scenario scenarios[] = {
     {"window of 8 bytes, one key", {"window 5/1h resolution=12"}, 1, 4, 4, 0, 0},
     {"window of 16 bytes, one key", {"window 5/1h"}, 1, 4, 4, 0, 0},
     {"log, one key", {"log 5/1h"}, 1, 4, 4, 0, 0},
+    {"window in 32 bytes, one key", {"window 5/1h resolution=100"}, 1, 4, 4, 0, 0},
     {"concurrency, one key", {"concurrency 5 lease=1h"}, 1, 4, 4, 0, 0},
     {"window8 under stops", {WINDOW8}, 3, 4, 10, 4, TIME | STOPS},
     {"window8 under kills", {WINDOW8}, 3, 5, 10, 0, TIME | STOPS | KILLS},

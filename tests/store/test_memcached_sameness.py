@@ -108,7 +108,7 @@ def test_denied_takes_are_counted_the_same(node, drawn, data, start, steps):
 
 
 @given(limits=st.tuples(st.integers(1, 2000), st.integers(1, 2000)),
-       resolution=st.integers(10, 24), start=START, steps=STEPS)
+       resolution=st.integers(10, 108), start=START, steps=STEPS)
 def test_a_state_under_a_new_limit_is_converted_the_same(node, limits, resolution, start, steps):
     old, new = (Terms("window", limit, 3600 * 10**9, resolution=resolution) for limit in limits)
     quota, other = abi.quota_from_terms(old), abi.quota_from_terms(new)

@@ -133,7 +133,7 @@ def test_windows_of_the_first_use_are_the_same(redis, data, start, steps):
 
 
 @given(limits_=st.tuples(st.integers(1, 2000), st.integers(1, 2000)),
-       resolution=st.integers(10, 24), start=START, steps=STEPS)
+       resolution=st.integers(10, 108), start=START, steps=STEPS)
 def test_a_window_under_a_new_limit_is_converted_the_same(redis, limits_, resolution, start, steps):
     """Asked at each step under the other limit, which changes nothing."""
     old, new = (Terms("window", limit, 3600 * 10**9, resolution=resolution) for limit in limits_)

@@ -26,6 +26,14 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error)
         return err_set(error, STINT_E_MISMATCH,
                        "initial is only for states in the caller's memory: a store cannot tell a "
                        "new key from one that is long idle");
+    uint64_t part_max = quota->period_ns / NS_PER_US * max_u64(quota->resolution, 1);
+    if (part_max > EXACT_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "window: a shared store counts parts of a period exactly up to 2^53 "
+                       "microseconds: expected a resolution of at most %llu for this period, "
+                       "found %u",
+                       (unsigned long long)((uint64_t)EXACT_MAX / (quota->period_ns / NS_PER_US)),
+                       quota->resolution);
     bool is_period = quota->period_ns % NS_PER_US != 0;
     uint64_t length_ns = is_period ? quota->period_ns : quota->time_slack_ns;
     if (length_ns % NS_PER_US == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* window against a plain count of every use, in both forms and at the edges of what fits. */
+/* window against a plain count of every use, in all forms and at the edges of what fits. */
 #include "unit/strict_model.h"
 
 /*
@@ -12,7 +12,8 @@ static bool window_justified(const struct strict_model *model, uint64_t cost, ui
     uint64_t slots = quota->resolution, used = 0;
     uint64_t bunch = (quota->limit + slots - 1) / slots;
     for (size_t i = 0; i < model->n; i++)
-        if ((at_ns - model->uses[i].at_ns) * slots < quota->period_ns * (slots + 1))
+        if ((uint128)(at_ns - model->uses[i].at_ns) * slots <
+            (uint128)quota->period_ns * (slots + 1))
             used += model->uses[i].units;
     uint64_t slack = model->displaces ? 2 * (bunch - 1) : bunch - 1;
     return used + cost + slack > quota->limit;
@@ -81,6 +82,22 @@ static const struct {
     {UINT32_MAX, NS_PER_HOUR, 0},
     {UINT32_MAX, NS_PER_MS, 13},
     {UINT32_MAX, 10 * NS_PER_YEAR, 0},
+    {1, NS_PER_DAY, 112},
+    {7, NS_PER_S, 25},
+    {24, 24 * NS_PER_S, 32},
+    {30, NS_PER_MIN, 111},
+    {63, NS_PER_US, 64}, /* a string of two words */
+    {95, NS_PER_S, 96},  /* and the fields after it in the fourth */
+    {100, NS_PER_MIN, 111},
+    {101, NS_PER_MIN, 100},
+    {500, 10 * NS_PER_MIN, 31},
+    {1000, 10 * NS_PER_S, 104},
+    {1000, 1001, 65},
+    {1000003, NS_PER_S, 97},
+    {1000000, NS_PER_HOUR, 104},
+    {UINT32_MAX - 1, NS_PER_US, 82},
+    {UINT32_MAX, NS_PER_HOUR, 90},
+    {UINT32_MAX, 10 * NS_PER_YEAR, 99},
 };
 #define WINDOW_CASES (N(window_cases))
 
@@ -121,10 +138,10 @@ TEST(test_refunds_never_over)
 TEST(test_exactly_n_units_fit)
 {
     uint64_t random = 7;
-    for (uint32_t resolution = 10; resolution <= 24; resolution++) {
+    for (uint32_t resolution = 10; resolution <= 104; resolution++) {
         for (uint32_t limit = 1; limit <= 700; limit++) {
             struct stint_quota quota = window_quota(limit, NS_PER_DAY, resolution);
-            uint64_t state[2] = {0}, granted = 0;
+            uint64_t state[4] = {0}, granted = 0;
             uint32_t cost_max = 1 + (uint32_t)strict_below(&random, limit);
             while (granted < limit) {
                 uint32_t cost = 1 + (uint32_t)strict_below(&random, cost_max);
@@ -145,7 +162,7 @@ TEST(test_exactly_n_units_fit)
 TEST(test_a_slot_comes_back_at_its_end)
 {
     struct stint_quota quota = window_quota(12, 1000 * NS_PER_S, 12);
-    uint64_t state[2] = {0};
+    uint64_t state[4] = {0};
     /* Slot 2 begins at 166.6… s; it ends at 250 s, and W after that its units are free. */
     uint64_t slot_ns = 166666666667;
     assert_int_equal(window_do(&quota, state, STINT_TAKE, slot_ns - 1, 5).outcome, STINT_ALLOW);
@@ -161,7 +178,7 @@ TEST(test_a_slot_comes_back_at_its_end)
 TEST(test_the_bunch_in_use_moves_along)
 {
     struct stint_quota quota = window_quota(240, 24 * NS_PER_HOUR, 24);
-    uint64_t state[2] = {0};
+    uint64_t state[4] = {0};
     for (uint64_t hour = 0; hour < 9; hour++)
         assert_int_equal(window_do(&quota, state, STINT_TAKE, hour * NS_PER_HOUR, 1).outcome,
                          STINT_ALLOW);
@@ -182,9 +199,9 @@ TEST(test_a_filled_state_denies_until_then)
         for (int turn = 0; turn < 200; turn++) {
             uint64_t until_ns =
                 1 + strict_below(&random, turn < 100 ? 4 * quota.period_ns : STINT_NOW_MAX - 1);
-            uint64_t state[2] = {0};
+            uint64_t state[4] = {0};
             algorithm_window.fill(&quota, state, until_ns);
-            assert_true(quota.derived.state_size == 8 || state[1] >> 48 == 0);
+            assert_true(quota.derived.state_size != 16 || state[1] >> 48 == 0);
             uint64_t expires_ns = algorithm_window.expires_at(&quota, state);
             assert_true(expires_ns >= min_u64(until_ns, STINT_NOW_MAX + 1));
             assert_true(expires_ns <= max_u64(until_ns, quota.period_ns) + slot_max_ns + 1);
@@ -205,7 +222,7 @@ TEST(test_a_filled_state_denies_until_then)
 TEST(test_a_fill_beyond_all_time_denies_always)
 {
     struct stint_quota quota = window_quota(100, 10 * NS_PER_YEAR, 24);
-    uint64_t state[2];
+    uint64_t state[4];
     algorithm_window.fill(&quota, state, UINT64_MAX);
     assert_int_equal(window_do(&quota, state, STINT_TAKE, STINT_NOW_MAX, 1).outcome, STINT_DENY);
     algorithm_window.fill(&quota, state, 0);
@@ -216,7 +233,7 @@ TEST(test_a_fill_beyond_all_time_denies_always)
 TEST(test_a_expired_use_is_not_refunded)
 {
     struct stint_quota quota = window_quota(24, 24 * NS_PER_S, 24);
-    uint64_t state[2] = {0};
+    uint64_t state[4] = {0};
     window_do(&quota, state, STINT_TAKE, 0, 10);
     window_do(&quota, state, STINT_TAKE, 30 * NS_PER_S, 24);
     struct stint_ask ask = {.now_ns = 31 * NS_PER_S, .cost = 10, .verb = STINT_REFUND};
@@ -229,7 +246,7 @@ TEST(test_a_expired_use_is_not_refunded)
 TEST(test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use)
 {
     struct stint_quota quota = window_quota(240, 24 * NS_PER_S, 24);
-    uint64_t state[2] = {0};
+    uint64_t state[4] = {0};
     window_do(&quota, state, STINT_TAKE, 0, 14);           /* a whole bunch and 4 of the next */
     window_do(&quota, state, STINT_TAKE, 2 * NS_PER_S, 3); /* that one is now in slot 2 */
     struct stint_ask ask = {.now_ns = 3 * NS_PER_S, .cost = 4, .verb = STINT_REFUND};
@@ -246,7 +263,10 @@ TEST(test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use)
     assert_int_equal(decision.remaining, 240);
 }
 
-/* The default is 24 slots, 16 where the limit is large or the period short; 12 take 8 bytes. */
+/*
+ * The default is 24 slots, 16 where the limit is large or the period short; up to 12 take 8 bytes,
+ * and more than 24 take 32.
+ */
 TEST(test_defaults_and_sizes)
 {
     assert_int_equal(window_quota(393216, 2 * NS_PER_MS, 0).resolution, 24);
@@ -254,6 +274,9 @@ TEST(test_defaults_and_sizes)
     assert_int_equal(window_quota(100, 2 * NS_PER_MS - 1, 0).resolution, 16);
     assert_int_equal(window_quota(100, NS_PER_MIN, 12).derived.state_size, 8);
     assert_int_equal(window_quota(100, NS_PER_MIN, 13).derived.state_size, 16);
+    assert_int_equal(window_quota(100, NS_PER_MIN, 24).derived.state_size, 16);
+    assert_int_equal(window_quota(100, NS_PER_MIN, 25).derived.state_size, 32);
+    assert_int_equal(window_quota(100, NS_PER_DAY, 112).derived.state_size, 32);
     struct stint_quota none = window_quota(0, NS_PER_MIN, 0);
     assert_int_equal(none.derived.state_size, 16);
 }
@@ -265,21 +288,21 @@ TEST(test_what_does_not_fit_is_refused)
     struct stint_quota quota = {
         .algorithm = STINT_WINDOW, .limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
     assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.message, "resolution=23 fits"));
+    assert_non_null(strstr(error.message, "resolution=23 fits, in 16 bytes"));
+    /* What is too much for 16 bytes fits 32: the resolution that it names, and none above it. */
     quota = (struct stint_quota){.limit = UINT32_MAX, .period_ns = NS_PER_US};
     assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
-    /* The period it names is the least that fits. */
-    char *named = strstr(error.message, "period of ");
-    assert_non_null(named);
-    quota.resolution = 13;
-    quota.period_ns = strtoull(named + strlen("period of "), NULL, 10);
-    assert_int_equal(algorithm_window.check(&quota, &error), STINT_OK);
-    quota.period_ns--;
+    assert_non_null(strstr(error.message, "resolution=85 fits, in 32 bytes"));
+    quota.resolution = 86;
     assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
+    assert_non_null(strstr(error.message, "resolution=85 fits, in 32 bytes"));
+    quota.resolution = 85;
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_OK);
     quota = (struct stint_quota){.limit = 1, .period_ns = NS_PER_S, .resolution = 9};
     assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
-    quota.resolution = 25;
+    quota.resolution = 113;
     assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
+    assert_non_null(strstr(error.message, "resolution is 113, expected 10 to 112"));
 }
 
 /* No quota that is accepted has slot numbers past half their range in 20 years. */
@@ -293,7 +316,7 @@ TEST(test_slot_numbers_outlive_the_table)
             .algorithm = STINT_WINDOW,
             .limit = (uint32_t)strict_below(&random, UINT64_C(1) << limit_bits),
             .period_ns = PERIOD_MIN_NS + strict_below(&random, UINT64_C(1) << period_bits),
-            .resolution = 10 + (uint32_t)strict_below(&random, 15),
+            .resolution = 10 + (uint32_t)strict_below(&random, 103),
         };
         if (quota.period_ns > PERIOD_MAX_NS || algorithm_window.check(&quota, NULL) != STINT_OK)
             continue;
@@ -302,7 +325,39 @@ TEST(test_slot_numbers_outlive_the_table)
         assert_true(slots < UINT64_C(1) << (quota.derived.slot_bits - 1));
         unsigned bits = 2 * quota.resolution + 1 + quota.derived.remainder_bits +
                         quota.derived.place_bits + quota.derived.slot_bits;
-        assert_true(bits <= (quota.derived.state_size == 8 ? 64 : 112));
+        uint32_t size = quota.derived.state_size;
+        assert_true(bits <= (size == 8 ? 64 : size == 16 ? 112 : 256));
     }
     assert_true(accepted > 20000);
+}
+
+/* A caller that always asks gets N in every M + 1 slots. */
+TEST(test_the_share_of_a_caller_at_its_limit)
+{
+    static const struct {
+        uint32_t limit;
+        uint64_t period_ns;
+        uint32_t resolution;
+        double share; /* of N in each period */
+    } cases[] = {
+        {100, NS_PER_MIN, 12, 12.0 / 13},     {100, NS_PER_MIN, 24, 24.0 / 25},
+        {1000, 10 * NS_PER_S, 24, 24.0 / 25}, {30, NS_PER_MIN, 111, 0.99},
+        {100, NS_PER_MIN, 111, 0.99},         {1000, 10 * NS_PER_S, 104, 0.99},
+        {1000000, NS_PER_HOUR, 104, 0.99},    {100, NS_PER_MIN, 100, 0.99},
+        {1000, 10 * NS_PER_S, 100, 0.99},     {30, NS_PER_MIN, 100, 0.99},
+        {1000000, NS_PER_HOUR, 100, 0.99},
+    };
+    for (size_t i = 0; i < N(cases); i++) {
+        struct stint_quota quota =
+            window_quota(cases[i].limit, cases[i].period_ns, cases[i].resolution);
+        uint64_t state[4] = {0}, granted = 0, now_ns = 0;
+        uint64_t end_ns = 1000 * quota.period_ns;
+        struct stint_decision decision;
+        for (; now_ns < end_ns; now_ns += decision.retry_after_ns) {
+            decision = window_do(&quota, state, STINT_TAKE_UPTO, now_ns, quota.limit);
+            granted += decision.granted;
+        }
+        double share = (double)granted / (1000.0 * quota.limit);
+        assert_true(share >= cases[i].share && share <= cases[i].share + 0.01);
+    }
 }

@@ -45,6 +45,7 @@ static const char *const specs[] = {
     "buckets 9/1m count_slack=2",
     "log 20/1m",
     "concurrency 6 lease=30s",
+    "window 23/1m resolution=100",
 };
 #define N_SPECS (N(specs))
 
@@ -376,7 +377,7 @@ TEST(test_a_damaged_file_is_refused_or_mended)
 /* A damaged state is full for a period, and then as new. */
 TEST(test_a_damaged_state_is_full_for_a_period)
 {
-    static const size_t strict[] = {0, 2, 9, 11}; /* all per minute */
+    static const size_t strict[] = {0, 2, 9, 11, 13}; /* all per minute */
     enum { N_STRICT = N(strict) };
     struct stint_error error;
     struct user user = {.now_ns = START, .seed = 1};

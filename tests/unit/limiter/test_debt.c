@@ -18,6 +18,7 @@ static const char *const with_debt[] = {
 static const char *const strict[] = {
     "window 1000/1h",
     "window 1000/1h resolution=12",
+    "window 1000/1h resolution=100",
     "buckets 1000/1h count_slack=50 time_slack=6m",
     "log 1000/1h",
 };

@@ -323,7 +323,8 @@ static void play(const struct stint_quota *quota, uint64_t seed)
 
 TEST(test_no_window_passes_the_limit)
 {
-    static const char *const specs[] = {"window 20/1m", "window 20/1m resolution=12", "log 20/1m",
+    static const char *const specs[] = {"window 20/1m", "window 20/1m resolution=12",
+                                        "window 20/1m resolution=100", "log 20/1m",
                                         "buckets 20/1m time_slack=5s count_slack=2"};
     for (size_t i = 0; i < N(specs); i++)
         for (uint64_t seed = 1; seed <= 5; seed++) {

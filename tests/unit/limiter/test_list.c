@@ -14,6 +14,7 @@ static const char *const specs[] = {
     "gcra 20/1m",
     "fixed_window 20/1m",
     "window 20/1m resolution=12",
+    "window 20/1m resolution=100",
     "window 20/1m",
     "sliding_counter 20/1m",
     "log 20/1m",

@@ -218,7 +218,7 @@ TEST(test_every_bad_value_is_told)
          "not "
          "of log\n"},
         {LIMIT(UNIT TEN "      resolution: 9\n"),
-         "a.yaml:6:26: requests_per_unit: window: resolution is 9, expected 10 to 24\n"},
+         "a.yaml:6:26: requests_per_unit: window: resolution is 9, expected 10 to 112\n"},
         {LIMIT(UNIT TEN "      on_store_error: permit\n"),
          "a.yaml:7:23: on_store_error: expected deny, allow, local or error, found \"permit\"\n"},
         {LIMIT(UNIT TEN "      on_expiry: drop\n"),

@@ -17,8 +17,9 @@ static const struct hash128 hash = {7, 9};
 /* Algorithms that lose no unit to the grain of their slots when a key goes there and back at one
  * time. */
 static const char *const specs[] = {
-    "fixed_window 3/1h", "window 3/1h resolution=12",  "window 3/1h", "sliding_counter 3/1h",
-    "log 3/1h",          "buckets 3/1h time_slack=6m",
+    "fixed_window 3/1h",          "window 3/1h resolution=12", "window 3/1h",
+    "window 3/1h resolution=100", "sliding_counter 3/1h",      "log 3/1h",
+    "buckets 3/1h time_slack=6m",
 };
 #define N_SPECS (N(specs))
 

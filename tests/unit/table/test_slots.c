@@ -8,7 +8,12 @@
 #include "table/table.h"
 
 static const char *const specs[] = {
-    "gcra 3/1h", "window 3/1h resolution=12", "window 3/1h", "sliding_counter 3/1h", "log 3/1h",
+    "gcra 3/1h",
+    "window 3/1h resolution=12",
+    "window 3/1h",
+    "window 3/1h resolution=100",
+    "sliding_counter 3/1h",
+    "log 3/1h",
 };
 #define N_SPECS (N(specs))
 
