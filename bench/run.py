@@ -21,7 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["bench_cell", "bench_cell_shared", "bench_table", "bench_denied", "bench_threads",
-            "bench_fill", "bench_pool", "bench_rules", "bench_sim", "bench_resp", "bench_grpc"]
+            "bench_fill", "bench_memory", "bench_pool", "bench_rules", "bench_sim", "bench_resp",
+            "bench_grpc"]
 REPLAY_REACH_MB_S = 150
 COLUMNS = ["what", "baseline", "baseline's", "measured", "unit", "ratio", "reach", "met"]
 
