@@ -85,16 +85,19 @@ static void find_times(struct search *search, const struct linear_call *call, ui
     uint64_t known_ns = 0;
     times->n = 0;
     for (size_t i = 0; i < history->n_calls; i++)
-        if (history->calls[i].end < call->begin)
+        if (history->calls[i].end < call->begin && history->calls[i].ask.verb != LINEAR_RESET)
             known_ns = max_u64(known_ns, history->calls[i].ask.now_ns);
     known_ns = sub_floor(known_ns, MARK_STEP_NS);
     uint64_t back_ns = verb == STINT_REFUND ? 0 : history->skew_max_ns;
     for (size_t i = 0; i < history->n_calls; i++) {
         const struct linear_call *other = &history->calls[i];
-        if (other->begin <= call->end && other->ask.now_ns >= known_ns)
+        bool may_be_known = other->begin <= call->end && other->ask.verb != LINEAR_RESET;
+        if (may_be_known && other->ask.now_ns >= known_ns)
             add_time(search, times,
                      max_u64(call->ask.now_ns, sub_floor(other->ask.now_ns, back_ns)));
     }
+    if (times->n == 0)
+        add_time(search, times, call->ask.now_ns); /* the table knows no time yet */
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
