@@ -108,8 +108,9 @@ static bool is_answer(const struct linear_history *history, const struct linear_
     const struct stint_decision *seen = &call->decision;
     if (call->end == LINEAR_UNANSWERED || call->ask.verb == LINEAR_RESET)
         return true;
+    bool is_old = history->denials_may_be_old && seen->outcome != STINT_ALLOW;
     bool same = seen->outcome == decision->outcome && seen->granted == decision->granted &&
-                seen->remaining == decision->remaining;
+                (is_old || seen->remaining == decision->remaining);
     return same && (history->counts_only || (seen->limit == decision->limit &&
                                              seen->retry_after_ns == decision->retry_after_ns &&
                                              seen->reset_after_ns == decision->reset_after_ns));
@@ -177,7 +178,8 @@ static bool end_call(struct search *search, struct configuration *next,
     return explore(search, next);
 }
 
-/* A charge is taken back bit by bit where nothing has changed since, if the state is a swap wide. */
+/* A charge is taken back bit by bit where nothing has changed since, if the state is a swap wide.
+ */
 static bool is_undone(const struct search *search, const struct progress *progress, void *state)
 {
     size_t size = search->history->quota->derived.state_size;
@@ -219,7 +221,8 @@ static bool step_list(struct search *search, const struct configuration *now,
     if ((is_refused && !gives_back) || (takes && is_second && !is_refused))
         return end_call(search, &next, call, &sum);
     progress->step++;
-    return explore(search, &next);
+    return search->history->lists_at_once ? step_list(search, &next, call, effective_ns)
+                                          : explore(search, &next);
 }
 
 static bool step_single(struct search *search, const struct configuration *now,
@@ -323,7 +326,8 @@ struct linear_verdict linear_check(const struct linear_history *history)
         has_lists |= call->is_list;
         for (size_t j = 0; j < history->n_calls; j++)
             overlaps |= history->calls[j].caller != call->caller &&
-                        history->calls[j].begin < call->begin && history->calls[j].end > call->begin;
+                        history->calls[j].begin < call->begin &&
+                        history->calls[j].end > call->begin;
         verdict.overlaps += overlaps;
     }
     for (int key = has_lists ? -1 : 0; key < (has_lists ? 0 : LINEAR_KEYS); key++)

@@ -28,8 +28,8 @@
 #define LINEAR_CALLERS_MAX 6
 #define LINEAR_STATE_MAX 256
 #define LINEAR_KEYS 2
-#define LINEAR_CALLS_MAX 255        /* of one caller */
-#define LINEAR_RESET 100            /* a verb beside those of enum stint_verb: stint_reset() */
+#define LINEAR_CALLS_MAX 255         /* of one caller */
+#define LINEAR_RESET 100             /* a verb beside those of enum stint_verb: stint_reset() */
 #define LINEAR_UNANSWERED UINT64_MAX /* `end` of a call whose caller was killed */
 
 struct linear_call {
@@ -46,13 +46,15 @@ struct linear_history {
     struct linear_call *calls; /* sorted by the checker */
     size_t n_calls;
     uint64_t skew_max_ns;
-    bool counts_only; /* waits are not compared: the caller does not know the time exactly */
+    bool counts_only;        /* waits are not compared: the caller does not know the time exactly */
+    bool lists_at_once;      /* the steps of a list are one: it is a script of a store */
+    bool denials_may_be_old; /* of a cache: what a denial says is left is not compared */
 };
 
 struct linear_verdict {
     bool is_linearizable;
-    bool gave_up;        /* too many configurations; is_linearizable is false */
-    size_t overlaps;     /* calls that began before an earlier one of another caller had ended */
+    bool gave_up;    /* too many configurations; is_linearizable is false */
+    size_t overlaps; /* calls that began before an earlier one of another caller had ended */
     size_t configurations;
 };
 

@@ -121,14 +121,14 @@ static void check(struct batch *batch, const char *who, struct sums *sums)
 static void play(struct batch *batch, const struct linear_scene *scene, bool by_processes,
                  struct sums *sums)
 {
-    const struct stint_table_options options = {
-        .keys = 4096,
-        .keys16 = 4096,
-        .keys_wide = 4096,
-        .wide_size = 512,
-        .skew_max_ns = LINEAR_SKEW_NS,
-        .memory = by_processes ? STINT_MEMORY_SHARED : STINT_MEMORY_HEAP,
-        .clock = STINT_CLOCK_VIRTUAL};
+    const struct stint_table_options options = {.keys = 4096,
+                                                .keys16 = 4096,
+                                                .keys_wide = 4096,
+                                                .wide_size = 512,
+                                                .skew_max_ns = LINEAR_SKEW_NS,
+                                                .memory = by_processes ? STINT_MEMORY_SHARED
+                                                                       : STINT_MEMORY_HEAP,
+                                                .clock = STINT_CLOCK_VIRTUAL};
     batch->scene = scene;
     batch->arrived = 0;
     memset(batch->left, 0, sizeof(batch->left));
@@ -154,7 +154,8 @@ int main(int argc, char **argv)
         struct sums sums = {.histories = 0};
         for (unsigned round = 0; round < rounds; round += BATCH)
             for (size_t i = 0; i < LINEAR_SCENES; i++) {
-                batch->seed = seed * 1000003 + (round / BATCH * LINEAR_SCENES + i) * 2 * BATCH * CREW;
+                batch->seed =
+                    seed * 1000003 + (round / BATCH * LINEAR_SCENES + i) * 2 * BATCH * CREW;
                 play(batch, &linear_scenes[i], by_processes, &sums);
             }
         printf("%s, seed %llu: %llu histories of %llu calls are linearizable; %llu calls overlap "

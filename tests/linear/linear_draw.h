@@ -89,8 +89,7 @@ static inline void linear_next(struct linear_caller *caller, struct linear_call 
 
 /* Asks the table, where each key is `keys` and its number; begin and end are the caller's. */
 static inline void linear_ask(struct stint_table *table, const struct stint_quota *quota,
-                              uint64_t keys, struct linear_caller *caller,
-                              struct linear_call *call)
+                              uint64_t keys, struct linear_caller *caller, struct linear_call *call)
 {
     const struct stint_ask *ask = &call->ask;
     uint64_t names[LINEAR_KEYS] = {2 * keys + call->key, 2 * keys + !call->key};
@@ -101,8 +100,8 @@ static inline void linear_ask(struct stint_table *table, const struct stint_quot
     else if (ask->verb == LINEAR_RESET)
         stint_reset(table, quota, &names[0], sizeof(names[0]), ask->now_ns);
     else if (ask->verb == STINT_TAKE)
-        call->decision = stint_take(table, quota, &names[0], sizeof(names[0]), ask->cost,
-                                    ask->now_ns);
+        call->decision =
+            stint_take(table, quota, &names[0], sizeof(names[0]), ask->cost, ask->now_ns);
     else if (ask->verb == STINT_TAKE_UPTO)
         call->decision = stint_take_upto(table, items, 1, ask->now_ns);
     else if (ask->verb == STINT_PEEK)

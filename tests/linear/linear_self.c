@@ -17,10 +17,10 @@
 #define BASE_NS (100 * 3600 * NS_PER_S)
 #define PEEK_LAST 1000000 /* after everything else */
 
-static const char *const specs[] = {"gcra 9/1s burst=5",        "window 6/1s resolution=10",
-                                    "window 6/1s",              "fixed_window 6/1s",
-                                    "sliding_counter 6/1s",     "log 6/1s",
-                                    "buckets 6/1s count_slack=2"};
+static const char *const specs[] = {
+    "gcra 9/1s burst=5",         "window 6/1s resolution=10", "window 6/1s",
+    "fixed_window 6/1s",         "sliding_counter 6/1s",      "log 6/1s",
+    "buckets 6/1s count_slack=2"};
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
 struct made {
@@ -37,10 +37,8 @@ static uint32_t draw(struct made *made, uint32_t n)
 
 static struct linear_history *history_of(struct made *made, size_t n_calls)
 {
-    made->history = (struct linear_history){.quota = &made->quota,
-                                            .calls = made->calls,
-                                            .n_calls = n_calls,
-                                            .skew_max_ns = NS_PER_S};
+    made->history = (struct linear_history){
+        .quota = &made->quota, .calls = made->calls, .n_calls = n_calls, .skew_max_ns = NS_PER_S};
     return &made->history;
 }
 
@@ -164,9 +162,8 @@ static void make_sums(struct made *made, size_t n_calls, size_t *last)
     }
     *last = n_calls;
     struct linear_call *peek = &made->calls[n_calls];
-    *peek = (struct linear_call){.begin = PEEK_LAST,
-                                 .end = PEEK_LAST + 1,
-                                 .ask = {.now_ns = BASE_NS, .verb = STINT_PEEK}};
+    *peek = (struct linear_call){
+        .begin = PEEK_LAST, .end = PEEK_LAST + 1, .ask = {.now_ns = BASE_NS, .verb = STINT_PEEK}};
     peek->decision = linear_apply(&made->quota, state, &peek->ask, BASE_NS);
 }
 

@@ -23,7 +23,8 @@
 
 #include "table/slot/cas16.h"
 
-CAS16_TARGET static inline bool schedule_cas16(struct pair *at, struct pair before, struct pair after)
+CAS16_TARGET static inline bool schedule_cas16(struct pair *at, struct pair before,
+                                               struct pair after)
 {
     schedule_step();
     if (schedule_loses_swap())
