@@ -388,7 +388,8 @@ static void use_servers(const struct plan *plan)
             use_the_last(i);
         if (!is_busy(plan, pulse) || (stride > 1 && world_random(&world, stride) != 0))
             continue;
-        for (unsigned ask = 0; ask < pulse->asks; ask++) {
+        unsigned asks = n_servers > 64 ? 1 : pulse->asks; /* flights are bounded */
+        for (unsigned ask = 0; ask < asks; ask++) {
             uint32_t cost = 1 + (uint32_t)world_random(&world, pulse->cost_max);
             if ((scene->flags & OWN_CLOCKS) != 0)
                 swap_state(i, cost);
