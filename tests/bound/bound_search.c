@@ -596,7 +596,7 @@ static const struct scene scenes[] = {
     {"store's clock set ahead, windows of W - d", WINDOW, 0, CAN(CLOCK_AHEAD), SHORTER, 1, 0},
     {"clocks differ, memcached", WINDOW, 0, 0, OWN_CLOCKS, 2, 0},
     {"clocks differ, memcached, windows of W - s", WINDOW, 0, 0, OWN_CLOCKS | SHORTER, 1, 0},
-    {"local, the store dies", WINDOW, 0, CAN(DEATH), LOCAL | ONE_LOSS, 1, 0},
+    {"local, all lose the store", WINDOW, 0, CAN(DEATH), LOCAL | ONE_LOSS, 1, 0},
     {"local, the store comes and goes", WINDOW, 0, CAN_FAIL, LOCAL, 2, 0},
     {"planted: an ended lease is not charged", LOG, STRICT, CAN_FAIL, FORGETS_ENDED | PLANTED, 1,
      0},
