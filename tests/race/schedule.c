@@ -147,6 +147,13 @@ void schedule_step(void)
     go_on_with(pick());
 }
 
+bool schedule_loses_swap(void)
+{
+    const struct schedule *schedule = machine.schedule;
+    return schedule != NULL && schedule->lost_swaps > 0 &&
+           schedule_draw(&machine.random) % schedule->lost_swaps == 0;
+}
+
 /* ---- A schedule ------------------------------------------------------------------------------ */
 
 static void task_main(unsigned number)

@@ -20,6 +20,7 @@ struct schedule {
     unsigned tasks;
     uint32_t stops, kills;  /* 1 in so many steps stops its task, or kills it; 0: none does */
     uint32_t stopped_steps; /* a stopped one goes on after less than so many */
+    uint32_t lost_swaps; /* 1 in so many 16-byte swaps writes whatever is there: a planted fault */
     void (*work)(unsigned task, uint64_t seed); /* what each task does, and a seed of its own */
 };
 
@@ -39,6 +40,7 @@ struct schedule_end schedule_run(const struct schedule *schedule);
 
 /* What the store comes to at each access to shared memory, and its getpid and kill. */
 void schedule_step(void);
+bool schedule_loses_swap(void);
 pid_t schedule_pid(void);
 int schedule_signal(pid_t pid, int signal);
 

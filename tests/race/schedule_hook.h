@@ -23,7 +23,16 @@
 
 #include "table/slot/cas16.h"
 
-#define cas16(...) (schedule_step(), cas16(__VA_ARGS__))
+CAS16_TARGET static inline bool schedule_cas16(struct pair *at, struct pair before,
+                                               struct pair after)
+{
+    schedule_step();
+    if (schedule_loses_swap())
+        before = cas16_load(at);
+    return cas16(at, before, after);
+}
+
+#define cas16(...) schedule_cas16(__VA_ARGS__)
 
 /* No process of a schedule has a start time, and no table a file. */
 static inline int schedule_open(const char *path, int flags, ...)

@@ -7,14 +7,14 @@
 #ifndef STINT_TESTS_LEASE_WORLD_H
 #define STINT_TESTS_LEASE_WORLD_H
 
-#include "backend/front/lease.h"
+#include "backend/front/lease_parts.h"
 #include "base/ns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define WORLD_KEYS 4
-#define WORLD_FLIGHTS 4096
+#define WORLD_FLIGHTS 16384
 #define WORLD_LEASES 64
 
 struct world_key {
@@ -44,14 +44,19 @@ struct flight {
 };
 
 struct world {
-    uint64_t now_ns; /* and the store's clock */
+    uint64_t now_ns;
+    int64_t ahead_ns; /* of the store's clock */
     struct world_key keys[WORLD_KEYS];
     struct flight flights[WORLD_FLIGHTS];
     size_t n_flights; /* so many places have been used */
+    size_t first_free;
     uint64_t asks;
     unsigned lost_per_mille;
     uint64_t slow_ns; /* an ask and its answer take up to so long, each */
     uint64_t seed;
+    void (*charged)(uint32_t units); /* of a take that the store has decided; NULL: not reported */
+    /* Planted faults: a lease that has ended is not charged; its term begins with the answer. */
+    bool forgets_ended, counts_from_answer;
 };
 
 struct world_node {
@@ -61,6 +66,8 @@ struct world_node {
     unsigned rate_per_mille; /* of its clock, 1,000 is the store's */
     struct backend *lease;
     bool is_prompt; /* answers from within ask(), at once */
+    bool is_paused; /* it neither asks nor hears */
+    bool is_cut;    /* what it asks is lost */
     void (*drained)(void *arg);
 };
 
@@ -133,10 +140,12 @@ static inline void world_charge(struct world_key *key, uint32_t units, uint64_t 
     }
 }
 
-static inline void world_settle(struct world_key *key, const struct flight *flight, uint64_t now_ns)
+static inline void world_settle(const struct world *world, struct world_key *key,
+                                const struct flight *flight, uint64_t now_ns)
 {
     while (key->n_leases > 0 && key->leases[0].ends_ns <= now_ns) {
-        world_charge(key, key->leases[0].units, key->leases[0].ends_ns);
+        if (!world->forgets_ended)
+            world_charge(key, key->leases[0].units, key->leases[0].ends_ns);
         world_remove(key, 0);
     }
     for (size_t i = 0; i < flight->n_ended; i++)
@@ -177,9 +186,9 @@ static inline void world_lend(struct world_key *key, const struct flight *flight
 static inline void world_decide(struct world *world, const struct flight *flight,
                                 struct backend_answer *answer)
 {
-    uint64_t now_ns = world->now_ns / 1000 * 1000;
+    uint64_t now_ns = (world->now_ns + (uint64_t)world->ahead_ns) / 1000 * 1000;
     struct world_key *key = world_key(world, flight->name, flight->quota);
-    world_settle(key, flight, now_ns);
+    world_settle(world, key, flight, now_ns);
     struct stint_decision seen = world_algorithm(key, STINT_PEEK, 0, now_ns, 0);
     uint32_t out = world_out(key), space = seen.remaining > out ? seen.remaining - out : 0;
     uint32_t cost = flight->verb == REQUEST_LEASE ? flight->least : flight->cost;
@@ -214,6 +223,8 @@ static inline void world_decide(struct world *world, const struct flight *flight
         answer->sum.remaining = space - cost;
         if (flight->verb != REQUEST_PEEK)
             world_algorithm(key, STINT_TAKE, cost, now_ns, 0);
+        if (flight->verb != REQUEST_PEEK && world->charged != NULL)
+            world->charged(cost);
     }
 }
 
@@ -225,10 +236,20 @@ static inline void world_answer(struct flight *flight, const struct backend_answ
     struct world_node *node = flight->node;
     struct stint_decision *each = op->answer.each;
     flight->op = NULL;
+    if (node->world->counts_from_answer && flight->verb == REQUEST_LEASE)
+        ((struct lease_key *)((char *)op - offsetof(struct lease_key, op)))->sent_ns =
+            world_node_now(node);
     op->answer = *answer;
     op->answer.each = each;
     each[0] = answer->sum;
     op->answered(op, world_node_now(node));
+}
+
+static inline void world_free_flight(struct world *world, struct flight *flight)
+{
+    size_t at = (size_t)(flight - world->flights);
+    flight->node = NULL;
+    world->first_free = at < world->first_free ? at : world->first_free;
 }
 
 static inline void world_ask(struct backend *store, const struct backend_request *ask,
@@ -236,9 +257,10 @@ static inline void world_ask(struct backend *store, const struct backend_request
 {
     struct world_node *node = (struct world_node *)store;
     struct world *world = node->world;
-    struct flight *flight = world->flights;
+    struct flight *flight = &world->flights[world->first_free];
     while (flight->node != NULL)
         flight++;
+    world->first_free = (size_t)(flight - world->flights);
     if (flight - world->flights == WORLD_FLIGHTS - 1)
         abort();
     if ((size_t)(flight - world->flights) == world->n_flights)
@@ -262,10 +284,10 @@ static inline void world_ask(struct backend *store, const struct backend_request
         world_decide(world, flight, &op->answer);
         op->answer.each = each;
         each[0] = op->answer.sum;
-        flight->node = NULL;
+        world_free_flight(world, flight);
         return;
     }
-    bool is_lost = world_random(world, 1000) < world->lost_per_mille;
+    bool is_lost = world_random(world, 1000) < world->lost_per_mille || node->is_cut;
     bool is_unheard = world_random(world, 1000) < world->lost_per_mille;
     uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
     flight->arrives_ns = is_lost ? UINT64_MAX : world->now_ns + world_random(world, world->slow_ns);
@@ -292,6 +314,8 @@ static inline bool world_step_flight(struct world *world, struct flight *flight)
         flight->is_done = true;
         world_decide(world, flight, &flight->answer);
     }
+    if (flight->node->is_paused && flight->op != NULL)
+        return false;
     bool is_late = flight->deadline_ns <= world->now_ns;
     bool is_answered = flight->is_done && flight->answers_ns <= world->now_ns;
     if (flight->op != NULL && (is_late || is_answered)) {
@@ -299,7 +323,7 @@ static inline bool world_step_flight(struct world *world, struct flight *flight)
         return true;
     }
     if (flight->op == NULL && (flight->is_done || flight->arrives_ns == UINT64_MAX))
-        flight->node = NULL;
+        world_free_flight(world, flight);
     return false;
 }
 
