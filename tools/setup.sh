@@ -5,8 +5,8 @@
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
 
-words="run unit test test-all test-envoy-gateway wheels check coverage fuzz-afl bench-server bench-peers
-    demo-cluster demo-gateway dashboard deb image dist"
+words="run unit test test-all test-envoy-gateway wheels check coverage fuzz-afl bench-server
+    bench-peers demo-cluster demo-gateway dashboard deb image dist"
 
 # Each word has a variable of its name, with _ for -.
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev

@@ -15,7 +15,6 @@ HEADINGS = {
     "keyed-uniform-2": "uniform, 2 threads", "keyed-zipf-2": "Zipf, 2 threads",
     "one-granted": "granted", "one-denied": "denied",
     "memory-key": "bytes per key",
-    "memory-resp": "RESP", "memory-rls": "gRPC",
     "resp-1": "one at a time", "resp-16": "pipelines of 16",
     "rls-10x100": "10 connections, 100 streams each", "rls-50x1": "50 connections, one stream each",
     "rls-steady": "2,000 a second", "rls-steady-p50": "its latency, median",
@@ -36,69 +35,86 @@ class Section:
 
 SECTIONS = [
     Section("Libraries: a million keys", """\
-Each program makes the texts of a million keys, asks for each once, and then takes one unit of the keys of a sequence that is
-the same for all: every key equally often, or the key of rank r as often as 1/r (Zipf). The quota is 100 a minute, with a
-burst of 100 where there is one, by the clock of the peer. Threads share one limiter. Python and Node have one thread.
+Each program makes the texts of a million keys, asks for each once, and then takes one unit of
+the keys of a sequence that is the same for all: every key equally often, or the key of rank r
+as often as 1/r (Zipf). The quota is 100 a minute, with a burst of 100 where there is one, by
+the clock of the peer. Threads share one limiter. Python and Node have one thread.
 
-With two threads the figure is the processor time of both for one take, and takes per second are by the clock on the wall.""",
+With two threads the figure is the processor time of both for one take, and takes per second are
+by the clock on the wall.""",
             ("keyed-",), ("cost", "per_second", "granted")),
     Section("Libraries: one limiter", """\
-One limiter without keys, or one key where the peer has nothing less: 100,000,000 a second, of which nearly all are granted,
-and 100 a minute, of which nearly all are denied. Reading the clock is included.""", ("one-",)),
+One limiter without keys, or one key where the peer has nothing less: 100,000,000 a second, of
+which nearly all are granted, and 100 a minute, of which nearly all are denied. Reading the
+clock is included.""", ("one-",)),
     Section("Libraries: memory", """\
-A new limiter is asked once for each of a million keys, whose texts are made for it, as a server makes them of requests.
-Resident memory after it less that before; † is the heap in use after a collection, and what is resident is more.""",
+A new limiter is asked once for each of a million keys, whose texts are made for it, as a server
+makes them of requests. Resident memory after it less that before; † is the heap in use after a
+collection, and what is resident is more.""",
             ("memory-key",)),
     Section("Servers: RESP", """\
-Server and load have a core each; a Redis behind a server shares the server's core. Processor time of the server, with all
-that is behind it, for one request. The limit is 100 an hour, a million random keys, most of them live.""", ("resp",),
+Server and load have a core each; a Redis behind a server shares the server's core. Processor
+time of the server, with all that is behind it, for one request. The limit is 100 an hour, a
+million random keys, most of them live.""", ("resp",),
             ("cost", "per_second")),
     Section("Servers: ShouldRateLimit over gRPC", """\
-The same for Envoy's rate limit service: one descriptor of a random user. The rows of 2,000 a second are an open loop: the
-latency counts from when a request was due.""", ("rls",), ("cost", "per_second")),
+The same for Envoy's rate limit service: one descriptor of a random user. The rows of 2,000 a
+second are an open loop: the latency counts from when a request was due.""", ("rls",),
+            ("cost", "per_second")),
     Section("Servers: HTTP", """\
-`GET` is what a proxy asks: `/auth` of stint, against a request that nginx limits itself. `POST` is JSON: `/v1/take`, against
-`/throttle` of throttlecrab. wrk, 50 connections.""", ("http",), ("cost", "per_second")),
-    Section("Servers: memory", "Resident memory of each new key, which was asked for once; a Redis behind a server counts.", ("memory-resp", "memory-rls")),
+`GET` is what a proxy asks: `/auth` of stint, against a request that nginx limits itself. `POST`
+is JSON: `/v1/take`, against `/throttle` of throttlecrab. wrk, 50 connections.""", ("http",),
+            ("cost", "per_second")),
+    Section("Servers: memory", """\
+Resident memory of each new key, which was asked for once. A Redis behind a server counts.""",
+            ("server-memory",)),
 ]
 INTRO = """\
 # stint beside its peers
 
 <!-- Written by `make bench-peers`; edit bench/peers/page.py instead. -->
-`make bench-peers` builds every peer at the version below, outside of the tree, gives all of them the same work in one run,
-and writes this page. [bench/peers/README.md](../bench/peers/README.md) describes how each is asked.
+`make bench-peers` builds every peer at the version below, outside of the tree, gives all of
+them the same work in one run, and writes this page.
+[bench/peers/README.md](../bench/peers/README.md) describes how each is asked.
 [bench.md](bench.md) compares stint with baselines that no limiter can do without.
 
-- **Processor time, not the clock on the wall**, so that others on the machine cost what they do to its caches and no more.
-- **In turns.** A turn measures every peer of a row, one after the other; the others are paused, or idle. The figure is the
-  median of the turns after one that warms up. The ratio is that to stint in the same turn: its median, and its middle half
-  in brackets. A ratio above 1 is a peer that needs more than stint.
-- **The fastest configuration that its documentation names**, for each peer: see [the list](#peers).
-- **⚑ is bound by the client**: the load needed more time than what it measured, so requests per second are a lower bound
-  for the server. The processor time of the server is not affected.
+- **Processor time, not the clock on the wall**, so that others on the machine cost what they do
+  to its caches and no more.
+- **In turns.** A turn measures every peer of a row, one after the other; the others are paused,
+  or idle. The figure is the median of the turns after one that warms up. The ratio is that to
+  stint in the same turn: its median, and its middle half in brackets. A ratio above 1 is a peer
+  that needs more than stint.
+- **The fastest configuration that its documentation names**, for each peer: see [the
+  list](#peers).
+- **⚑ is bound by the client**: the load needed more time than what it measured, so requests per
+  second are a lower bound for the server. The processor time of the server is not affected.
 """
 STRICT = """\
 ## How strict they are
 
-The most units that were granted in any window of {window}, of a limit of {limit} per window. Three patterns, each with
-several seeds: a burst just before and just after the edge of a window; a burst, then requests at twice the rate of the
-refill; far too many requests at all times but for pauses of random length.
+The most units that were granted in any window of {window}, of a limit of {limit} per window.
+Three patterns, each with several seeds: a burst just before and just after the edge of a
+window; a burst, then requests at twice the rate of the refill; far too many requests at all
+times but for pauses of random length.
 
-It is measured from outside, in real time. A grant counts if both its request was sent and its reply came within the window,
-so no figure is more than what was admitted. It can be a few units less: what was granted while a window began or ended.
+It is measured from outside, in real time. A grant counts if both its request was sent and its
+reply came within the window, so no figure is more than what was admitted. It can be a few units
+less: what was granted while a window began or ended.
 """
 WHY = """\
 ## Where stint needs more, and why
 
-Rows in which a peer needed less than `gcra` of stint in this run, by more than the middle half of its turns:
+Rows in which a peer needed less than `gcra` of stint in this run, by more than the middle half
+of its turns:
 
 {slower}
 
-What stint does that others do not, in every take of a table: a keyed hash (SipHash) that an attacker cannot predict, a
-look into two sets of slots, so that memory is bounded and no sweep is needed, and a clock that counts suspend and goes on
-over restarts, which is a system clock and not the counter of the processor. `window` keeps 16 bytes per key, to be strict.
-A limiter without keys that reads the counter of the processor, or a time that a thread of its own advances, saves most of
-what a take on one state costs.
+What stint does that others do not, in every take of a table: a keyed hash (SipHash) that an
+attacker cannot predict, a look into two sets of slots, so that memory is bounded and no sweep
+is needed, and a clock that counts suspend and goes on over restarts, which is a system clock
+and not the counter of the processor. `window` keeps 16 bytes per key, to be strict. A limiter
+without keys that reads the counter of the processor, or a time that a thread of its own
+advances, saves most of what a take on one state costs.
 """
 
 
@@ -111,10 +127,14 @@ def amount(value, unit):
 
 def cost(one):
     text = amount(one["value"], one["unit"])
-    marks = ("⚑" if one.get("bound") == "client" else "") + ("†" if one.get("note") == "heap" else "")
+    marks = "⚑" * (one.get("bound") == "client") + "†" * (one.get("note") == "heap")
     if one["ratio"] is not None and one["peer"] != "stint":
         text += f", **{one['ratio']:.2f}** ({one['ratio_q1']:.2f}–{one['ratio_q3']:.2f})"
     return text + (f" {marks}" if marks else "")
+
+
+def heading(row):
+    return HEADINGS.get(row["row"], row["row"])
 
 
 def rate(one):
@@ -171,10 +191,11 @@ def section_text(section, rows):
         if lines:
             yield from ([before, ""] if before else [])
             yield from lines
-    notes = [f"- {row['peer']}, {row['form']}, {HEADINGS.get(row['row'], row['row'])}: {row['note']}"
+    notes = [f"- {row['peer']}, {row['form']}, {heading(row)}: {row['note']}"
              for row in chosen if row.get("note") not in (None, "", "heap")]
     if notes:
-        yield from ["<details><summary>Beside the figures</summary>", "", *notes, "", "</details>", ""]
+        yield from ["<details><summary>Beside the figures</summary>", "", *notes, "",
+                    "</details>", ""]
 
 
 def strict_text(rows, window="one second"):
@@ -190,10 +211,11 @@ def strict_text(rows, window="one second"):
 
 def slower_text(rows):
     lines = [f"- {row['peer']} ({row['form']}), {section.title}, "
-             f"{HEADINGS.get(row['row'], row['row'])}: {row['ratio']:.2f} "
+             f"{heading(row)}: {row['ratio']:.2f} "
              f"({row['ratio_q1']:.2f}–{row['ratio_q3']:.2f})"
              for section in SECTIONS for row in of_section(section, rows)
-             if row["peer"] != "stint" and row["ratio"] is not None and row["ratio_q3"] < 1]
+             if row["peer"] != "stint" and not row.get("floor")
+             and row["ratio"] is not None and row["ratio_q3"] < 1]
     return "\n".join(lines) or "none."
 
 
@@ -203,11 +225,11 @@ def machine_text(results):
     yield ""
     yield f"{where['cpu']}, {where['cores']} cores, {where['memory_gb']} GB, Linux " \
           f"{where['kernel']}, {where['libc']}, {where['compiler']}, {where['optimization']}, " \
-          f"huge pages {where['transparent_huge_pages']}, load average {where['load_average']:.1f} " \
-          f"at the start, {where['date']}, commit {where['commit']}."
+          f"huge pages {where['transparent_huge_pages']}, load average " \
+          f"{where['load_average']:.1f} at the start, {where['date']}, commit {where['commit']}."
     yield ""
-    yield f"{results['turns']} turns; building took {results['building_s'] / 60:.0f} minutes, all " \
-          f"of it {results['seconds'] / 60:.0f}. The command: `make bench-peers`."
+    yield f"Turns: {results['turns']}. Building took {results['building_s'] / 60:.0f} minutes, " \
+          f"all of it {results['seconds'] / 60:.0f}. The command: `make bench-peers`."
     yield ""
     yield from (f"- {name}: {said}" for name, said in where["tools"].items())
     yield ""
@@ -228,6 +250,10 @@ def peers_text(results):
 def page_text(results, pictures):
     rows = results["rows"]
     yield INTRO
+    if results["quick"]:
+        yield "**From a quick run, which only shows that everything runs: its figures of time and "
+        yield "memory have no meaning.**"
+        yield ""
     for title, name in pictures:
         yield f"![{title}](pictures/{name})"
         yield ""
@@ -279,8 +305,8 @@ load {quoted(str(PLOTS / 'peers.gp'))}
 
 
 PICTURES = [
-    ("peers-keyed.svg", "A take of one of a million keys, uniform, one thread", "ns of processor time",
-     "keyed-uniform-1"),
+    ("peers-keyed.svg", "A take of one of a million keys, uniform, one thread",
+     "ns of processor time", "keyed-uniform-1"),
     ("peers-strictness.svg", "The most in any window, of a limit of 100", "units", "strictness"),
 ]
 

@@ -60,7 +60,8 @@ def measure(context, parts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build", type=Path, help="compiled: ninja -C BUILD bench-peers bench-server")
+    parser.add_argument("build", type=Path,
+                        help="compiled: ninja -C BUILD bench-peers bench-server")
     parser.add_argument("--quick", action="store_true", help="does everything run? No figures")
     parser.add_argument("--turns", type=int, help=f"after one to warm up ({TURNS})")
     parser.add_argument("--only", choices=PARTS, help="only this part; docs are left alone")

@@ -94,8 +94,8 @@ def test_the_page_names_what_stint_loses(tmp_path, monkeypatch):
     where = SimpleNamespace(cpu="", cores=2, memory_gb=1, kernel="", libc="", compiler="",
                             optimization="", transparent_huge_pages="", load_average=0.0,
                             date="2026-01-01", commit="", tools={})
-    results = {"machine": vars(where), "turns": 1, "building_s": 0, "seconds": 0, "peers": [],
-               "rows": rows}
+    results = {"machine": vars(where), "quick": False, "turns": 1, "building_s": 0, "seconds": 0,
+               "peers": [], "rows": rows}
     readme = tmp_path / "README.md"
     readme.write_text("a\n<!-- peers -->\nold\n<!-- /peers -->\nb\n")
     page.write(results, tmp_path, readme)
