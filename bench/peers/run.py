@@ -7,6 +7,7 @@ Results are in BUILD/bench/peers.json. A quick run writes its page there too, an
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -68,6 +69,8 @@ def main():
     parser.add_argument("--page", type=Path, metavar="JSON",
                         help="measure nothing: write the page from the results of an earlier run")
     arguments = parser.parse_args()
+    # Programs that are paused must not outlive this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     folder = arguments.build.resolve()
     quick = arguments.quick
     if arguments.page:
