@@ -123,7 +123,7 @@ WINDOW_INLINE bool window_fits_together(const struct stint_quota *quota,
  * Advances the state to the slot of now; a state that is later is not changed. A state that no use
  * can have written becomes full from now on: its memory may be damaged. True if it was such.
  */
-static inline bool window_age(const struct stint_quota *quota, struct window *window,
+WINDOW_INLINE bool window_age(const struct stint_quota *quota, struct window *window,
                               uint64_t now_slot)
 {
     if (window_is_new(window)) {

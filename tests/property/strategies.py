@@ -44,7 +44,8 @@ def gcra_terms(draw, count_denied=False):
 @st.composite
 def window_terms(draw):
     resolution = draw(st.one_of(st.just(0), st.integers(10, 24), st.integers(25, 112)))
-    limit = draw(limits(1000) if not 12 < resolution <= 24 and resolution > 0 and draw(st.booleans()) else limits())
+    is_tight = 0 < resolution <= 12 or resolution > 24  # large limits leave too few bits
+    limit = draw(limits(1000) if is_tight and draw(st.booleans()) else limits())
     return Terms("window", limit, draw(periods()), resolution=resolution)
 
 

@@ -13,7 +13,8 @@ from stint_table import Table
 from strategies import MINUTE, S
 
 K = abi.K
-SPECS = ["window 500/1m", "window 500/1m resolution=12", "window 500/1m resolution=100", "gcra 500/1m", "log 500/1m",
+SPECS = ["window 500/1m", "window 500/1m resolution=12", "window 500/1m resolution=100",
+         "gcra 500/1m", "log 500/1m",
          "fixed_window 500/1m", "sliding_counter 500/1m",
          "buckets 500/1m time_slack=6s count_slack=50"]
 

@@ -75,7 +75,8 @@ class Window(Model):
     def most_displaced(self):
         """What is left of a slot's number, in 1 to 5 bits; where that is full, it stands for more.
 
-        8, 16 or 32 bytes hold bars and stars, what is left of a bunch, the short one's place, the slot.
+        8, 16 or 32 bytes hold bars and stars, what is left of a bunch, the short one's place and
+        the slot.
         """
         all_bits = 256 if self.slots > 24 else 112 if self.slots > 12 else 64
         bits = all_bits - 2 * self.slots - 1
