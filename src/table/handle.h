@@ -47,6 +47,9 @@ static inline bool table_is_valid(const struct stint_table *table)
            slots_is_valid(&table->slots[CLASS_BLOCKS]);
 }
 
+_Static_assert(CLASS_8 == 8 / 16 && CLASS_16 == 16 / 16 && CLASS_WIDE == 32 / 16,
+               "the class of a window follows from its size");
+
 static inline enum slot_class table_class(const struct stint_quota *quota)
 {
     switch (quota->algorithm) {
@@ -55,7 +58,6 @@ static inline enum slot_class table_class(const struct stint_quota *quota)
         return CLASS_8;
     case STINT_WINDOW:
         /* 8, 16 or 32 bytes, without a branch: every take asks. */
-        _Static_assert(CLASS_8 == 8 / 16 && CLASS_16 == 16 / 16 && CLASS_WIDE == 32 / 16, "");
         return (enum slot_class)(quota->derived.state_size / 16);
     case STINT_SLIDING_COUNTER:
     case STINT_COUNTER:
