@@ -20,7 +20,7 @@ RULES = f"""\
 domain: llm
 descriptors:
   - key: team
-    rate_limit: {{unit: day, requests_per_unit: {BUDGET}, algorithm: fixed_window}}
+    rate_limit: {{unit: year, requests_per_unit: {BUDGET}, algorithm: fixed_window}} # no day ends
   - key: user
     rate_limit: {{unit: day, requests_per_unit: 100}}
 """

@@ -93,7 +93,7 @@ def test_statistics_counted_by_hand():
     (["--demand", "inf"], 2, "from 0.01 to 1000"),
     (["--buckets", "501"], 2, "2 to 500 buckets"),
     (["--buckets", "9-5"], 2, "FIRST-LAST"),
-    (["--resolution", "25"], 2, "resolution"),
+    (["--resolution", "113"], 2, "resolution"),
     (["--time_slack", "11m"], 2, "time_slack"),
     (["--also", "concurrency 5"], 2, "lease"),
     (["--seeds", "0"], 2, "from 1 to 999"),
