@@ -167,7 +167,7 @@ def memory(context):
         try:
             program.answer()
             values = []
-            for _ in range(1 if context.quick else MEMORY_TURNS):
+            for _ in range(MEMORY_TURNS):
                 before = program.resident()
                 answer = program.ask("turn")
                 size = answer.get("heap_bytes", program.resident() - before)

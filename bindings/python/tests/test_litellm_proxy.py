@@ -38,10 +38,11 @@ budget = Budget(key=by("end_user"), **{{
 """
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None,
+          seen: Callable[[], Any] = lambda: None) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "the condition did not come true"
+        assert time.monotonic() < end, f"the condition did not come true: {seen()}"
         assert process is None or process.poll() is None, "the proxy has ended"
         time.sleep(0.05)
 
@@ -138,7 +139,7 @@ def test_attempts(proxy: Proxy, name: str, faults: list[Any], others: list[Any],
     proxy.provider.faults["gpt-4o"] = list(faults)
     proxy.provider.faults["gpt-4o-mini"] = list(others)
     assert proxy.ask(name, stream=name == "broken stream").status_code == status
-    until(lambda: proxy.counts(name) == charged)
+    until(lambda: proxy.counts(name) == charged, seen=lambda: proxy.counts(name))
 
 
 def test_a_client_that_leaves_is_charged(proxy: Proxy) -> None:

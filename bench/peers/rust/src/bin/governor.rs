@@ -6,6 +6,7 @@ use governor::state::keyed::{DashMapStateStore, DefaultKeyedStateStore};
 use governor::{clock::Clock, Quota, RateLimiter};
 use peers::{Limiter, Options};
 use std::num::NonZeroU32;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 fn quota(options: &Options) -> Quota {
@@ -48,7 +49,9 @@ impl Make for DefaultClock {
 
 impl Make for QuantaUpkeepClock {
     fn make() -> Self {
-        QuantaUpkeepClock::from_interval(UPKEEP).unwrap()
+        // A process has one thread that keeps it up.
+        static CLOCK: OnceLock<QuantaUpkeepClock> = OnceLock::new();
+        CLOCK.get_or_init(|| QuantaUpkeepClock::from_interval(UPKEEP).unwrap()).clone()
     }
 }
 
