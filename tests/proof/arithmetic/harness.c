@@ -179,28 +179,28 @@ static void proof_take_upto(void)
     assert(decision.outcome == STINT_ALLOW || is_same(&state, &before));
 }
 
-static void proof_charge(void)
+/* Grants, or gives back, no more than was asked for; the state stays valid. */
+static void check_moves(uint8_t verb)
 {
     uint64_t latest_ns;
     struct state state = any_state(&latest_ns);
-    struct stint_ask ask = any_ask(STINT_CHARGE, latest_ns);
+    struct stint_ask ask = any_ask(verb, latest_ns);
+    if (verb == STINT_REFUND)
+        ask.at_ns = nondet_u64();
     struct stint_decision decision = ask_state(&state, ask);
     check_decision(&decision);
     assert(state_is_valid(&state, latest_ns));
     assert(decision.granted <= ask.cost);
 }
 
-/* Gives back no more than was asked for; the state stays one that uses can have written. */
+static void proof_charge(void)
+{
+    check_moves(STINT_CHARGE);
+}
+
 static void proof_refund(void)
 {
-    uint64_t latest_ns;
-    struct state state = any_state(&latest_ns);
-    struct stint_ask ask = any_ask(STINT_REFUND, latest_ns);
-    ask.at_ns = nondet_u64();
-    struct stint_decision decision = ask_state(&state, ask);
-    check_decision(&decision);
-    assert(state_is_valid(&state, latest_ns));
-    assert(decision.granted <= ask.cost);
+    check_moves(STINT_REFUND);
 }
 
 static void proof_book(void)

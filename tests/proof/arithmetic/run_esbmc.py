@@ -11,13 +11,15 @@ import fcntl
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCE = Path(os.environ["STINT_SOURCE"])
+sys.path.insert(0, str(HERE.parent))
+import planted  # noqa: E402
+from planted import SOURCE  # noqa: E402
+
 MEMORY = 4 << 30
 CHECKS = ["--overflow-check", "--ub-shift-check", "--clz-zero-check"]
 UNWIND = 2  # the algorithms checked here have no loops; one that appears fails
@@ -51,23 +53,12 @@ def quota(name):
     sys.exit(f"run_esbmc: no quota {name} in {HERE / 'quotas'}")
 
 
-def planted_copy(name, old, new):
-    source = Path(os.environ["PROOF_BUILD"]) / "src"
-    for part in ("algorithm", "base"):
-        shutil.copytree(SOURCE / "src" / part, source / part)
-    text = (source / name).read_text()
-    if text.count(old) != 1:
-        sys.exit(f"run_esbmc: {name} has {old!r} {text.count(old)} times, expected once")
-    (source / name).write_text(text.replace(old, new))
-    return source
-
-
 def main():
     expected, name, proof, *plant = sys.argv[1:] if len(sys.argv) > 3 else ["", "", ""]
     if (expected, len(plant)) not in (("holds", 0), ("fails", 3)):
         sys.exit(__doc__)
     algorithm, words, fields = quota(name)
-    source = planted_copy(*plant) if plant else SOURCE / "src"
+    source = planted.copy(*plant) if plant else SOURCE / "src"
     program = esbmc()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     done = subprocess.run(

@@ -8,24 +8,14 @@ the only OLD in FILE, below src/; the search must find the error.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCE = Path(os.environ["STINT_SOURCE"])
-FOLDERS = ("algorithm", "base")
-
-
-def planted_copy(folder, name, old, new):
-    for part in FOLDERS:
-        shutil.copytree(SOURCE / "src" / part, folder / part)
-    text = (folder / name).read_text()
-    if text.count(old) != 1:
-        sys.exit(f"run_search: {name} has {old!r} {text.count(old)} times, expected once")
-    (folder / name).write_text(text.replace(old, new))
-    return folder
+sys.path.insert(0, str(HERE.parent))
+import planted  # noqa: E402
+from planted import FOLDERS, SOURCE  # noqa: E402
 
 
 def main():
@@ -33,7 +23,7 @@ def main():
     if (expected, len(plant)) not in (("holds", 0), ("fails", 3)):
         sys.exit(__doc__)
     folder = Path(os.environ["PROOF_BUILD"])
-    source = planted_copy(folder / "src", *plant) if plant else SOURCE / "src"
+    source = planted.copy(*plant) if plant else SOURCE / "src"
     files = [path for part in FOLDERS for path in sorted((source / part).glob("*.c"))]
     program = folder / "search_window"
     # The assertions of the code are left out: what is planted must be seen from outside.
