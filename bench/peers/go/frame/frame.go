@@ -178,3 +178,14 @@ func (o Options) Run(make func() Limiter) {
 		panic("unknown row " + o.Row)
 	}
 }
+
+// Main does every row, for a peer whose only form is that with keys.
+func Main(make func(Options) Limiter) {
+	o := Read()
+	if o.Row == "one" {
+		one := make(o)
+		o.One(func() bool { return one.Take("one") })
+		return
+	}
+	o.Run(func() Limiter { return make(o) })
+}

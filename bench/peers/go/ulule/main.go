@@ -31,11 +31,5 @@ func newStore(o frame.Options) frame.Limiter {
 }
 
 func main() {
-	o := frame.Read()
-	if o.Row == "one" {
-		one := newStore(o)
-		o.One(func() bool { return one.Take("one") })
-		return
-	}
-	o.Run(func() frame.Limiter { return newStore(o) })
+	frame.Main(newStore)
 }
