@@ -45,7 +45,7 @@ end
 -- Charges units whether they fit or not: those that do not displace the oldest bunches, which are
 -- opened again in this slot.
 local function window_displace(bunches, n, rest, place, displaced, low, units, limit, bunch, short,
-                               most, displaced_max)
+                               most, period, resolution)
     local fitting = limit - n * bunch + rest
     if place > 0 then fitting = fitting + bunch - short end
     if fitting > units then fitting = units end
@@ -64,6 +64,7 @@ local function window_displace(bunches, n, rest, place, displaced, low, units, l
         rest, units = rest - used, units - used
     end
     displaced = displaced + moved + (units + -units % bunch) / bunch
+    local displaced_max = window_displaced_max(bunch, short, most, period, resolution)
     return bunches, n, rest, place, displaced < displaced_max and displaced or displaced_max
 end
 
@@ -81,7 +82,6 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
     local low = (number % 256 * resolution + part) % 256
     local bunches, n, rest, place, last = '', 0, 0, 0, nil -- last: the low bits of the newest bunch
     local displaced = 0 -- bunches, until the oldest that is left comes back
-    local displaced_max -- computed only where it is needed
     if state then
         local version, was_limit, was_number, was_part, was_rest, was_place =
             unpack('>BI4I7BI4B', state)
@@ -115,7 +115,6 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
             local old_most = (was_limit + -was_limit % old_bunch) / old_bunch
             local units = displaced * old_bunch
             bunches, n, rest, place, displaced = '', 0, 0, 0, 0
-            displaced_max = window_displaced_max(bunch, short, most, period, resolution)
             for i = 1, old_n do
                 units = units + old_bunch
                 if i == old_place then units = units - old_bunch * old_most + was_limit end
@@ -123,7 +122,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
                 if old:byte(i) ~= old:byte(i + 1) then
                     bunches, n, rest, place, displaced = window_displace(
                         bunches, n, rest, place, displaced, old:byte(i), units, limit, bunch, short,
-                        most, displaced_max)
+                        most, period, resolution)
                     units = 0
                 end
             end
@@ -180,9 +179,8 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
                 - (at_part - at_part % period) / period
         end
         local left = cost
-        displaced_max = displaced > 0 and
-            window_displaced_max(bunch, short, most, period, resolution)
-        if displaced > 0 and displaced < displaced_max and age <= resolution then
+        if displaced > 0 and age <= resolution
+                and displaced < window_displaced_max(bunch, short, most, period, resolution) then
             -- The displaced are the oldest.
             local back = (left - left % bunch) / bunch
             if back > displaced then back = displaced end
@@ -213,9 +211,8 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         if displaced > 0 then free = 0 end
     elseif verb == 'charge' and granted > 0 then
         stays, last = last == low, low
-        displaced_max = window_displaced_max(bunch, short, most, period, resolution)
         bunches, n, rest, place, displaced = window_displace(
-            bunches, n, rest, place, displaced, low, cost, limit, bunch, short, most, displaced_max)
+            bunches, n, rest, place, displaced, low, cost, limit, bunch, short, most, period, resolution)
         free = displaced > 0 and 0 or free - granted
     elseif granted > 0 then
         stays, last = last == low, low
