@@ -194,8 +194,7 @@ static bool plan_all(struct list *list)
 {
     struct taking takings[STINT_ITEMS_MAX];
     const uint64_t now_ns = list->now_ns;
-    if (now_ns > STINT_NOW_MAX || table_has_blocks(list->table, now_ns) ||
-        table_effective_now(list->table, now_ns) != now_ns)
+    if (!table_is_plain_at(list->table, now_ns))
         return false;
     for (size_t i = 0; i < list->n_parts; i++)
         if (!table_set_out(&takings[i], list->table, list->parts[i].quota, list->parts[i].hash))

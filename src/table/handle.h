@@ -135,6 +135,13 @@ static inline bool table_has_blocks(const struct stint_table *table, uint64_t no
     return __atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > now_ns;
 }
 
+/* Whether a time is the effective one, and no key is blocked then: states alone decide. */
+static inline bool table_is_plain_at(struct stint_table *table, uint64_t now_ns)
+{
+    return now_ns <= STINT_NOW_MAX && !table_has_blocks(table, now_ns) &&
+           table_effective_now(table, now_ns) == now_ns;
+}
+
 /* How long after its expiry a state may still be needed by a caller whose clock is behind. */
 static inline uint64_t table_grace_ns(const struct stint_table *table)
 {

@@ -102,8 +102,7 @@ CAS16_TARGET INLINE static inline struct stint_decision
 arrive(const struct taking *taking, struct stint_table *table, uint32_t cost, uint64_t now_ns)
 {
     struct stint_decision decision;
-    if (now_ns <= STINT_NOW_MAX && !table_has_blocks(table, now_ns) &&
-        table_effective_now(table, now_ns) == now_ns) {
+    if (table_is_plain_at(table, now_ns)) {
         struct seen seen = slots_find_exact(taking->slots, &taking->home, taking->tag_word);
         if (seen.at == NULL)
             return ask_table(taking, table, cost, now_ns);
