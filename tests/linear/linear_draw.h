@@ -6,6 +6,7 @@
 #include "linear/linear.h"
 
 #include "base/ns.h"
+#include "base/splitmix.h"
 
 #include <stdio.h>
 
@@ -55,8 +56,7 @@ struct linear_caller {
 
 static inline uint32_t linear_draw(uint64_t *random, uint32_t n)
 {
-    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*random >> 33) % n;
+    return (uint32_t)(splitmix_next(random) >> 33) % n;
 }
 
 /* The next call of this caller; its clock goes on by up to a third of a period. */

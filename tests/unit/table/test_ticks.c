@@ -7,6 +7,7 @@
 #include "unit/test_quota.h"
 
 #include "base/ns.h"
+#include "base/splitmix.h"
 #include "table/clock.h"
 
 #include <pthread.h>
@@ -30,8 +31,7 @@ struct process {
 
 static uint64_t draw(struct machine *machine)
 {
-    machine->random = machine->random * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return machine->random >> 33;
+    return splitmix_next(&machine->random) >> 33;
 }
 
 static void run(struct machine *machine, uint64_t ns)
