@@ -7,6 +7,8 @@ each request really used. `faults[model]` lists what the next requests of a mode
     500, 400, 401, 429      that status, with `refusal_headers`
     "no response"           the connection ends before a status line
     "break"                 a stream ends after half of its words, without its end
+    "break first"           the same before its first word
+    "break later"           the same as "break", once release() is called
     "hang"                  no response until the client gives up or release() is called
     "http://…"              a redirect there
 """
@@ -63,7 +65,7 @@ class FakeProvider:
         self.server.server_close()
 
     def release(self) -> None:
-        """Ends every "hang"."""
+        """Ends every "hang" and "break later"."""
         self.released.set()
 
     def served(self, key: str | None = None) -> list[Call]:
@@ -126,11 +128,14 @@ class _Handler(BaseHTTPRequestHandler):
         call.prompt = sum(len(_text(m["content"]).split()) for m in body["messages"])
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or provider.words
         words = [f"word{i} " for i in range(min(limit, provider.words))]
-        if fault == "break":
-            words = words[:len(words) // 2]
+        is_broken = str(fault).startswith("break")
+        if is_broken:
+            words = [] if fault == "break first" else words[:len(words) // 2]
         form = _Anthropic if self.path.endswith("/messages") else _OpenAI
         if body.get("stream"):
-            self.stream(form, call, body, words, fault == "break")
+            self.stream(form, call, body, words, is_broken)
+            if fault == "break later":
+                provider.released.wait(30)
         else:
             call.completion = len(words)
             self.reply(200, form.whole(call, "".join(words)))

@@ -132,7 +132,7 @@ def test_workers_share_the_budget(proxy: Proxy) -> None:
     ("fallback", [500, 500], [], 200, (USED, 1)),
     ("all fail", [500] * 2, [500] * 2, 500, (0, 0)),
     ("no answer", ["no response"], [], 200, (ESTIMATE + USED, 2)),
-    ("broken stream", ["break"], [], 200, (ESTIMATE + USED, 2)),
+    ("broken stream", ["break first"], [], 200, (ESTIMATE + USED, 2)),
 ])
 def test_attempts(proxy: Proxy, name: str, faults: list[Any], others: list[Any], status: int,
                   charged: tuple[int, int]) -> None:
@@ -140,6 +140,17 @@ def test_attempts(proxy: Proxy, name: str, faults: list[Any], others: list[Any],
     proxy.provider.faults["gpt-4o-mini"] = list(others)
     assert proxy.ask(name, stream=name == "broken stream").status_code == status
     until(lambda: proxy.counts(name) == charged, seen=lambda: proxy.counts(name))
+
+
+def test_a_stream_whose_words_were_seen_is_not_asked_for_again(proxy: Proxy) -> None:
+    proxy.provider.faults["gpt-4o"] = ["break later"]
+    with httpx.stream("POST", **proxy.request("late", stream=True)) as response:
+        assert response.status_code == 200
+        for line in response.iter_lines():
+            if "word0" in line:
+                proxy.provider.release()
+    until(lambda: proxy.counts("late") == (ESTIMATE, 1), seen=lambda: proxy.counts("late"))
+    proxy.provider.released.clear()
 
 
 def test_a_client_that_leaves_is_charged(proxy: Proxy) -> None:
