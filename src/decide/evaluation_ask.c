@@ -9,6 +9,7 @@
 #include "algorithm/expiring_counter.h"
 #include "algorithm/gcra.h"
 #include "base/buf.h"
+#include "base/ns.h"
 #include "base/siphash.h"
 
 #include <assert.h>
@@ -152,7 +153,7 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
 
 /*
  * Each algorithm's numbers are divided so that the shares of all nodes together admit no more than
- * the whole quota.
+ * the whole quota. Its times are made longer, so that this holds on a clock that is fast, too.
  */
 
 #define LOCAL_FOR_NS NS_PER_MIN /* of a quota without a rule */
@@ -213,6 +214,20 @@ static uint32_t share_of(const struct share *share, uint32_t units)
     return units / share->of + (share->rank < units % share->of);
 }
 
+/*
+ * Windows that are aligned to a clock stay as they are: their bound is that of each window by that
+ * clock.
+ */
+static void stretch_times(struct stint_quota *local)
+{
+    bool is_aligned =
+        local->algorithm == STINT_FIXED_WINDOW && local->align != STINT_ALIGN_FIRST_USE;
+    if (!is_aligned)
+        local->period_ns = ns_on_fast_clock(local->period_ns);
+    local->time_slack_ns = ns_on_fast_clock(local->time_slack_ns); /* with it, or there were more buckets */
+    local->lease_ns = ns_on_fast_clock(local->lease_ns);
+}
+
 /* A quota whose T is exactly this many ticks, or a little more where units are in months. */
 static void set_interval(struct stint_quota *local, uint64_t ticks)
 {
@@ -227,7 +242,7 @@ static void set_interval(struct stint_quota *local, uint64_t ticks)
 }
 
 /*
- * T of a share is N·T/N', rounded up: so the rates of all shares together are at most 1/T. With
+ * T of a share is N·T/N', stretched and rounded up: so the rates of all shares together are at most 1/T. With
  * fewer units of burst than nodes, only the first nodes have burst and rate.
  */
 static void divide_gcra(struct stint_quota *local, const struct share *share)
@@ -244,7 +259,7 @@ static void divide_gcra(struct stint_quota *local, const struct share *share)
         return;
     }
     struct wide ticks = wide_mul(local->limit, local->derived.interval_ticks);
-    set_interval(local, ticks.lo / limit + (ticks.lo % limit > 0));
+    set_interval(local, ns_on_fast_clock(ticks.lo / limit + (ticks.lo % limit > 0)));
     local->burst = burst;
 }
 
@@ -276,6 +291,7 @@ static void divide(struct stint_quota *local, const struct share *share)
     struct stint_error ignored;
     struct hash128 id = siphash13_128(name_secret, local->rule, NULL, 0);
     local->rule = id.lo != 0 ? id.lo : 1;
+    stretch_times(local);
     if (local->algorithm == STINT_GCRA)
         divide_gcra(local, share);
     else if (local->algorithm == STINT_BUCKETS)
@@ -321,7 +337,7 @@ uint64_t evaluation_local_full_until(const struct target *target, uint64_t unava
     assert(target->quota != NULL);
     if (target->rule != NULL && target->rule->store.local_empty)
         return 0;
-    return add_sat(unavailable_since_ns, rule_counts_for_ns(target->quota));
+    return add_sat(unavailable_since_ns, rule_full_locally_ns(target->quota));
 }
 
 int evaluation_local_accepts(struct stint_table *table, const struct evaluation_stores *stores,

@@ -88,6 +88,11 @@ uint64_t rule_counts_for_ns(const struct stint_quota *quota)
     }
 }
 
+uint64_t rule_full_locally_ns(const struct stint_quota *quota)
+{
+    return ns_on_fast_clock(rule_counts_for_ns(quota));
+}
+
 /* ---- Matching: one step down the tree for each entry ----------------------------------------- */
 
 static uint32_t find_domain(const struct trie *trie, struct span domain)

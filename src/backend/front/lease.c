@@ -22,12 +22,6 @@
 #define IDLE_PARTS_LOW 16 /* ... and this, where little is left for all */
 #define LOW_PARTS 8       /* part of the limit that counts as little */
 #define FORGOTTEN_NS NS_PER_S
-
-/*
- * The term counts from the request, which is before the store's grant. One part in a hundred is for
- * clocks of different rates, and a microsecond for the store's, which rounds times down.
- */
-#define RATES_PERCENT 99
 #define DIRECT_PARTS 4 /* part of the term: pause after no lease was available, and ... */
 #define QUIET_PARTS 8  /* ... pause of prefetches after the store had no free units */
 #define GROWTH 4       /* from one lease to the next */
@@ -312,10 +306,14 @@ static void deny(struct lease_key *key, const struct backend_answer *answer, uin
     tell_waiting(key, key->least, answer, now_ns);
 }
 
+/*
+ * The term counts from the request, which is before the store's grant. One part in a hundred is for
+ * clocks of different rates, and a microsecond for the store's, which rounds times down.
+ */
 static void take_lease(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
 {
     uint64_t until_ns =
-        key->sent_ns + sub_floor(key->sent_term_ns / 100 * RATES_PERCENT, NS_PER_US);
+        key->sent_ns + sub_floor(key->sent_term_ns / 100 * CLOCK_RATES_PERCENT, NS_PER_US);
     if (answer->outcome != BACKEND_DECIDED) {
         key->units = 1;
         key->quiet_until_ns = add_sat(now_ns, term_of(key) / QUIET_PARTS);
