@@ -542,6 +542,11 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
         struct stint_ask local = *one;
         if (local.verb == STINT_BOOK)
             local.verb = STINT_TAKE; /* a share has no queue */
+        /* Granted by the store, whose time counts from 1970: no unit of the share's was charged. */
+        bool is_of_store = local.verb == STINT_REFUND && local.at_ns != STINT_NEVER_NS &&
+                           local.at_ns > evaluation->now_ns;
+        if (is_of_store)
+            local.cost = 0;
         return evaluation_ask_table(
             evaluation, target, &evaluation->locals[evaluation_index(evaluation, target)], &local);
     }

@@ -446,6 +446,43 @@ TEST(test_a_node_has_its_share_while_the_store_is_unavailable)
     assert_int_equal(decided("share=1")->decision.outcome, STINT_DENY); /* local_for */
 }
 
+/* A refund names the time of the clock that granted the units, and only there they come back. */
+TEST(test_a_share_gives_back_what_it_granted)
+{
+    static const char rules[] =
+        "domain: d\n"
+        "descriptors:\n"
+        "  - key: share\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 3, store: red, on_store_error: local,"
+        " local_start: empty}\n";
+    struct asked asked;
+    tear_down();
+    serve(&shared.s, rules);
+    fake_store_begin(&shared.fake);
+    shared.stores[0] = &shared.fake.store;
+    service_set_stores(shared.s.service, &shared.evaluation_stores);
+    shared.fake.ahead_ns = YEAR;
+    const uint64_t by_store_ns = decided("share=1")->at_ns;
+    assert_in_range(by_store_ns, shared.s.now_ns + YEAR, UINT64_MAX);
+    shared.fake.is_failing = true;
+    const uint64_t by_share_ns = decided("share=1")->at_ns;
+    assert_int_equal(by_share_ns, shared.s.now_ns);
+    assert_int_equal(shared.s.reply.decision.remaining, 2);
+    const uint64_t granted_at_ns[] = {by_store_ns, by_share_ns, STINT_NEVER_NS};
+    const uint32_t left[] = {2, 3, 3};
+    for (size_t i = 0; i < N(left); i++) {
+        struct request *request = descriptors_of(&asked, "share=1");
+        request->verb = REQUEST_REFUND;
+        request->has_granted_at = granted_at_ns[i] != STINT_NEVER_NS;
+        request->granted_at_ns = granted_at_ns[i];
+        ask_until_answered(request);
+        assert_int_equal(shared.s.reply.error, REPLY_DECIDED);
+        assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
+        assert_int_equal(shared.s.reply.decision.granted, i == 1);
+        assert_int_equal(shared.s.reply.decision.remaining, left[i]);
+    }
+}
+
 /* Also where it is asked for another store between two runs, and others have asked meanwhile. */
 TEST(test_a_share_stays_what_it_was_for_all_of_a_request)
 {
