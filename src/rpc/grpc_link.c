@@ -32,6 +32,35 @@ int grpc_link_fail(struct grpc_link *grpc, const char *format, ...)
     return STINT_E_GONE;
 }
 
+/* ---- Header fields --------------------------------------------------------------------------- */
+
+/* Fields that HTTP/2 forbids, and those that this client or one of HTTP/1 writes itself. */
+static bool is_reserved(struct span name)
+{
+    static const char *const reserved[] = {
+        "connection", "content-length",   "content-type", "host",
+        "keep-alive", "proxy-connection", "te",           "upgrade",
+        "user-agent", "transfer-encoding"};
+    static const char prefix[] = "grpc-";
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
+        if (span_equals(name, reserved[i]))
+            return true;
+    return name.len >= sizeof(prefix) - 1 && memcmp(name.ptr, prefix, sizeof(prefix) - 1) == 0;
+}
+
+bool grpc_link_takes_header(const char *header)
+{
+    /* RFC 9110, 5.6.2, without capitals: RFC 9113, 8.2. */
+    static const char marks[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz";
+    struct span name = span_of(header, strspn(header, marks));
+    if (name.len == 0 || header[name.len] != ':' || is_reserved(name))
+        return false;
+    for (const char *c = header + name.len + 1; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return true;
+}
+
 /* ---- Output ---------------------------------------------------------------------------------- */
 
 int grpc_link_flush(struct grpc_link *grpc)

@@ -56,6 +56,12 @@ struct grpc_link {
     uint64_t frames_since_ns;
 };
 
+/*
+ * Whether options.headers may have it: a name in lower case that HTTP and gRPC do not use
+ * themselves, and a value without control characters.
+ */
+bool grpc_link_takes_header(const char *header);
+
 /* ---- Start and end --------------------------------------------------------------------------- */
 
 /* Zeroed before; strings are borrowed. False: no memory. */

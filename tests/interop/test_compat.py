@@ -276,6 +276,8 @@ def test_options_and_files_are_stronger(tmp_path):
      "xds://default@host:port': expected xds://HOST:PORT"),
     ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "te:x"},
      "xds_headers: expected NAME:VALUE"),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "host:x"},
+     "xds_headers: expected NAME:VALUE"),
     ({"GRPC_CLIENT_TLS_SAN": "envoy"}, "GRPC_CLIENT_TLS_SAN: names in client certificates"),
     ({"RUNTIME_ROOT": "/nowhere"}, "/nowhere/config"),
 ])

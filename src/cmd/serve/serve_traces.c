@@ -350,40 +350,18 @@ static int add_attributes(struct serve_traces *traces, const struct serve_settin
     return code;
 }
 
-/* Fields that the protocol has itself. */
-static bool is_reserved(const char *name)
-{
-    static const char *const reserved[] = {
-        "connection", "content-length", "content-type",     "host",
-        "te",         "user-agent",     "transfer-encoding"};
-    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
-        if (strcmp(name, reserved[i]) == 0)
-            return true;
-    return strncmp(name, "grpc-", 5) == 0;
-}
-
-/*
- * NAME=VALUE as "name:value". A name of RFC 9110, in lower case as HTTP/2 needs it, and a value
- * without control characters. No message quotes the value.
- */
+/* NAME=VALUE as "name:value". No message quotes the value. */
 static bool read_header(const char *text, char *header)
 {
-    static const char marks[] = "!#$%&'*+-.^_`|~0123456789"
-                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    size_t len = strspn(text, marks);
-    if (len == 0 || text[len] != '=')
+    const char *equals = strchr(text, '=');
+    if (equals == NULL)
         return false;
-    for (const char *c = text + len + 1; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return false;
+    size_t len = (size_t)(equals - text);
     for (size_t i = 0; i < len; i++)
         header[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] - 'A' + 'a' : text[i]);
-    header[len] = '\0';
-    if (is_reserved(header))
-        return false;
     header[len] = ':';
-    memcpy(header + len + 1, text + len + 1, strlen(text + len + 1) + 1);
-    return true;
+    memcpy(header + len + 1, equals + 1, strlen(equals + 1) + 1);
+    return grpc_link_takes_header(header);
 }
 
 static int add_headers(struct serve_traces *traces, struct settings *settings,

@@ -357,3 +357,34 @@ TEST(answers_without_a_call_end_the_connection)
     assert_int_equal(collector->n_answers, 0);
     assert_int_equal(link_wants(collector->server.link), LINK_WANTS_CLOSE);
 }
+
+TEST(test_header_fields_of_users)
+{
+    static const char *const taken[] = {
+        "api-key:secret", "x:",     "b:c:d",       "tenant:a b",
+        "hosts:x",        "te-x:1", "x-grpc-id:1", "a!#$%&'*+.^_`|~:x"};
+    static const char *const refused[] = {"",
+                                          "x",
+                                          ":x",
+                                          "X:y",
+                                          "a b:c",
+                                          "a:b\r\nc: d",
+                                          "a:\x7f",
+                                          "te:x",
+                                          "host:x",
+                                          "upgrade:h",
+                                          "grpc-status:0",
+                                          "content-length:3",
+                                          "user-agent:x",
+                                          "connection:close",
+                                          "keep-alive:1",
+                                          "proxy-connection:x",
+                                          "content-type:x",
+                                          "transfer-encoding:x"};
+    for (size_t i = 0; i < N(taken); i++)
+        if (!grpc_link_takes_header(taken[i]))
+            fail_msg("refused: %s", taken[i]);
+    for (size_t i = 0; i < N(refused); i++)
+        if (grpc_link_takes_header(refused[i]))
+            fail_msg("taken: %s", refused[i]);
+}
