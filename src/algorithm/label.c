@@ -7,6 +7,7 @@
 
 #include "algorithm/algorithm.h"
 #include "algorithm/spec.h"
+#include "base/limits.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 
@@ -229,7 +230,23 @@ void label_slack(struct buf *buf, const struct stint_quota *quota)
 void label_bytes(struct buf *buf, const struct stint_quota *quota)
 {
     assert(quota->derived.state_size > 0);
-    buf_add(buf, "%zu bytes of state per key.", stint_state_size(quota));
+    size_t size = stint_state_size(quota);
+    buf_add(buf, "%zu bytes of state per key", size);
+    if (size <= NARROW_STATE_MAX) {
+        buf_add(buf, ".");
+        return;
+    }
+    buf_add(buf,
+            ", in a wide slot. A server has keys_wide of these, each of wide_size bytes, by "
+            "default %d: ",
+            WIDE_SIZE_DEFAULT);
+    if (size > WIDE_SIZE_DEFAULT)
+        buf_add(buf, "set wide_size: %zu, or as much as its widest quota needs.", size);
+    else
+        buf_add(buf,
+                "where there are many such keys, set a larger keys_wide and wide_size: %zu, or as "
+                "much as its widest quota needs.",
+                size);
 }
 
 static void policy(struct buf *buf, const struct stint_quota *quota, uint8_t when_full)

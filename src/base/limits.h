@@ -26,5 +26,11 @@
 #define LOG_STATE_MAX 65536             /* bytes */
 #define HOLDERS_STATE_MAX 65536         /* bytes of a concurrency state */
 #define WIDE_STATE_MAX 65536            /* bytes: the largest of the three */
+#define NARROW_STATE_MAX 16             /* bytes: larger states are in wide slots */
+/*
+ * Bytes of a wide slot: enough for any buckets, and a log of 509. Memory that no wide state has
+ * touched stays with the kernel, but in a file it is allocated.
+ */
+#define WIDE_SIZE_DEFAULT 4096
 
 #endif

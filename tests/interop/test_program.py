@@ -49,6 +49,21 @@ def test_explain_in_words():
     assert "Retry-After" not in stint("explain", "log 100/60s")[0]
 
 
+@pytest.mark.parametrize("spec, size, advice", [
+    ("window 100/1m", 16, None), ("gcra 100/1m", 8, None),
+    ("window 100/1m resolution=24", 16, None),
+    ("window 100/1m resolution=100", 32, "such keys, set a larger keys_wide and wide_size: 32"),
+    ("log 30/1m", 264, "such keys, set a larger keys_wide and wide_size: 264"),
+    ("concurrency 510 lease=30s", 4096, "keys_wide and wide_size: 4096"),
+    ("concurrency 511 lease=30s", 4104, "by default 4096: set wide_size: 4104"),
+])
+def test_explain_says_what_wide_states_need(spec, size, advice):
+    """Up to 16 bytes they need nothing, and above 4096 the default is too small."""
+    words = " ".join(stint("explain", spec)[0].split())
+    assert f"{size} bytes of state per key" + ("," if advice else ".") in words
+    assert advice in words if advice else "wide_size" not in words
+
+
 def test_try_in_virtual_time():
     """Three a minute: each Enter at its second, reset and retry in whole seconds, rounded up."""
     times = "\n".join(map(str, [0, 0, 0, 1, 5, 10, 15, 21, 22]))

@@ -29,12 +29,7 @@
 #define HUGE_PAGE (UINT64_C(2) << 20)
 #define MAKING_MAX 1000 /* at once, by one process, under one name */
 #define KEYS_DEFAULT 65536
-/*
- * Wide enough for any buckets, and a log of 509: memory that no wide state has touched stays with
- * the kernel, but in a file it is allocated.
- */
 #define WIDE_KEYS_DEFAULT 1024
-#define WIDE_SIZE_DEFAULT 4096
 #define TICKETS_DEFAULT 65536
 #define BLOCKS_DEFAULT 4096
 #define QUOTAS_DEFAULT 1024 /* at the least */
