@@ -445,8 +445,8 @@ static void warn_of_nothing(const struct fields *fields, const struct rule *rule
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
     spec_format_duration(&lasts_for, store->local_for_ns);
     warnings_add(fields->source, schema_position(fields, LIMIT_ON_STORE_ERROR),
-                 "on_store_error: local will allow nothing: all units count as used for %s and 1 %% "
-                 "more, and local_for is %s; set local_start: empty, or a longer local_for",
+                 "on_store_error: local will allow nothing: all units count as used for %s and 1 "
+                 "%% more, and local_for is %s; set local_start: empty, or a longer local_for",
                  counts, lasts);
 }
 

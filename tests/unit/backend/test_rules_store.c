@@ -218,8 +218,8 @@ TEST(test_faults_of_stores)
          "8:20: local_start: expected full or empty, found \"half\"\n9:18: local_for: expected a "
          "duration of whole nanoseconds, above 0 and below 584 years, found \"0s\"\n10:19: "
          "local_then: expected deny or allow, found \"local\"\nwarning 7:23: on_store_error: local "
-         "will allow nothing: all units count as used for 1m and 1 % more, and local_for is 1m; set "
-         "local_start: empty, or a longer local_for\n"},
+         "will allow nothing: all units count as used for 1m and 1 % more, and local_for is 1m; "
+         "set local_start: empty, or a longer local_for\n"},
         {"domain: d\nstore_tag: key\n", &both,
          "2:12: store_tag: expected values, first or domain, found \"key\"\n"},
         {LIMIT(UNIT TEN "      store_tag: first\n"), &both,
@@ -283,8 +283,8 @@ TEST(test_what_comes_to_nothing_is_a_warning)
          "warning 8:18: local_for: has no meaning where on_store_error is deny\n"
          "warning 9:19: local_then: has no meaning where on_store_error is deny\n"},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_for: 60s\n"), &both,
-         "warning 7:23: on_store_error: local will allow nothing: all units count as used for 1m and 1 % more, "
-         "and local_for is 1m; set local_start: empty, or a longer local_for\n"},
+         "warning 7:23: on_store_error: local will allow nothing: all units count as used for 1m "
+         "and 1 % more, and local_for is 1m; set local_start: empty, or a longer local_for\n"},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_for: 61s\n"), &both, ""},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_start: empty\n"), &both, ""},
     };
