@@ -23,6 +23,7 @@ descriptors:
 """
 CONFIG = "pools: [{name: search, quota: 1/1h, keys: [alpha]}]\n"
 HEAD = """\
+<!-- SPDX-License-Identifier: MIT -->
 # Metrics
 
 Each family of metrics at `/metrics`, as the server itself describes it. `tools/metrics_page.py`

@@ -70,6 +70,7 @@ Resident memory of each new key, which was asked for once. A Redis behind a serv
             ("server-memory",)),
 ]
 INTRO = """\
+<!-- SPDX-License-Identifier: MIT -->
 # stint beside its peers
 
 <!-- Written by `make bench-peers`; edit bench/peers/page.py instead. -->

@@ -17,6 +17,7 @@ LONG = {
 
 CODE = {".c", ".cc", ".h", ".py", ".sh", ".build", ".gp"}
 SPDX = re.compile(r"\A(#!.*\n)?(/\*|#) SPDX-License-Identifier: MIT( \*/)?\n")
+SPDX_PAGE = "<!-- SPDX-License-Identifier: MIT -->\n# "
 
 
 def tracked(*patterns):
@@ -46,6 +47,16 @@ def test_there_is_code():
 
 def test_every_file_names_its_license():
     wrong = [shown(p) for p in code() if not SPDX.match(p.read_text())]
+    assert not wrong, wrong
+
+
+def test_every_page_names_its_license_but_decisions():
+    """The first line of a decision is its heading, as the index of decisions has it."""
+    pages = tracked("docs/*.md")
+    decisions = [p for p in pages if p.parent.name == "decisions"]
+    assert len(decisions) > 50 and len(pages) - len(decisions) > 30
+    wrong = [shown(p) for p in pages
+             if not p.read_text().startswith("# " if p in decisions else SPDX_PAGE)]
     assert not wrong, wrong
 
 
