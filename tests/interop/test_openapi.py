@@ -224,6 +224,24 @@ def check_answer(method, path, status, fields, text):
     assert not errors(content[kind]["schema"], value), f"{method} {path} {status}: {value}"
 
 
+UNREACHABLE = """\
+pools: [{name: p, store: default, quota: 5/1m, keys: [a, b]}]
+"""
+
+
+def test_a_pool_whose_store_is_unreachable(tmp_path):
+    config = tmp_path / "stint.yaml"
+    config.write_text(UNREACHABLE)
+    asked = [("POST", "next", {}), ("POST", "give_back", {"key": "a"}), ("GET", "status", None),
+             ("POST", "report", {"key": "a", "outcome": "out"}), ("POST", "remove", {"key": "a"})]
+    with Server("--config", config, "--store", "redis://127.0.0.1:1") as running:
+        for method, verb, body in asked:
+            path = "/v1/pools/{name}/" + verb
+            status, fields, text = send(running, method, path, body)
+            assert status == 503, (verb, status, text)
+            check_answer(method, path, status, fields, text)
+
+
 def filled(body, last):
     text = json.dumps(body)
     for name in ("ticket", "at"):
