@@ -367,7 +367,7 @@ static void write_table(struct writing *writing, const struct total_metrics *tot
     gauge(writing, "table_quotas", "Different quotas known to the table.", info.quotas);
     gauge(writing, "table_quotas_max", "Different quotas that the table can hold.",
           info.quotas_max);
-    gauge(writing, "blocked_keys", "Keys blocked now.", info.blocked);
+    gauge(writing, "blocked_keys", "Keys blocked now, by a ban or a command.", info.blocked);
     gauge(writing, "overrides", "Keys with a quota of their own.", info.overrides);
     gauge(writing, "kept_answers", "Replies kept for retries.", info.requests);
     counter(writing, "answers_dropped", "Kept replies that were dropped before they expired.",

@@ -36,7 +36,7 @@ _GAUGES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("stint_table_quotas", "Different quotas known to the table.", "", {"quotas": ""}),
     ("stint_table_quotas_max", "Different quotas that the table can hold.", "",
      {"quotas_max": ""}),
-    ("stint_blocked_keys", "Keys blocked now.", "", {"blocked": ""}),
+    ("stint_blocked_keys", "Keys blocked now, by a ban or a call.", "", {"blocked": ""}),
 )
 _COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("stint_evictions", "States whose slots were reused for other keys: expired ones, and live "
