@@ -38,8 +38,9 @@ rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-sh
 PARTS = [
     ("Decisions and frontends",
      r"stint_(?!table_|store_|lease_|deny_cache|evictions|forgotten|xds_)",
-     "Of the whole server. The label `rule` is the path of a rule, whatever its `name` is: its keys, "
-     "with the values\nthat the file gives them, joined by dots, such as `path=/login.remote_address`. "
+     "Of the whole server. The label `rule` is the path of a rule, whatever its `name` is: its "
+     "keys, with the values\nthat the file gives them, joined by dots, such as "
+     "`path=/login.remote_address`. "
      "`value` has values\nof requests, for rules that show them (`detailed_metric`)."),
     ("The table", r"stint_(table_|evictions|forgotten)", "Of the server's own table."),
     ("Shared stores", r"stint_(store_|lease_|deny_cache)",
