@@ -80,6 +80,14 @@ def serves(server):
         return client.ask("PING") == "PONG"
 
 
+def is_refused(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 20).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 def has_let_go(server, state):
     """Whether a successor that is dead had said in time that it serves. What comes to the control
     socket is read in its order: who asks later is answered, unless the sockets are gone by then."""
@@ -200,6 +208,56 @@ def test_a_server_that_ends_during_a_handover_leaves_its_successor_whole(tmp_pat
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
         taker.close()
+
+
+def drain(server):
+    """Begins its end. The client that is returned keeps it from ending until it is closed."""
+    client = server.connect()
+    assert client.throttle("k", 1, 1, 3600)[0] == 0
+    server.tell(signal.SIGTERM)
+    server.wait_for("draining")
+    return client
+
+
+def replaced(server, state):
+    return Server("--state", state, "--replace", "--resp", f"127.0.0.1:{server.resp}", "--http",
+                  f"127.0.0.1:{server.http}")
+
+
+def test_a_server_that_drains_keeps_its_sockets_for_a_successor(tmp_path):
+    """Somebody has them when it is told to end, so it waits with them: who connects then is
+    answered by the process that serves at last."""
+    state = tmp_path / "state"
+    with Server("--state", state, "--drain-time", "60s") as server:
+        taker = Handover(state)
+        assert taker.take()[-1] == "all"
+        client = drain(server)
+        queued = server.connect()
+        queued.send("CL.THROTTLE", "k", 0, 1, 3600)
+        with replaced(server, state) as new:
+            server.wait_for("handed_over")
+            assert taker.answer() == ["refused", "taken"]
+            assert queued.read()[0] == 1 and serves(new)
+            for one in (taker, queued, client):
+                one.close()
+            assert server.wait() == 0
+            assert all(serves(new) for _ in range(20))
+
+
+def test_a_server_that_drains_is_replaced_when_its_ports_are_closed(tmp_path):
+    """Nobody has its sockets, so it refuses connections; a successor opens the ports again."""
+    state = tmp_path / "state"
+    with Server("--state", state, "--drain-time", "60s") as server:
+        client = drain(server)
+        until(lambda: is_refused(server.resp) and is_refused(server.http), "its ports are closed")
+        with replaced(server, state) as new:
+            server.wait_for("handed_over")
+            assert not is_refused(server.http)
+            with new.connect() as other:
+                assert other.throttle("k", 1, 1, 3600)[0] == 1
+            client.close()
+            assert server.wait() == 0
+            assert all(serves(new) for _ in range(20))
 
 
 # ---- the successor hangs ------------------------------------------------------------------------
