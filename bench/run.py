@@ -19,6 +19,8 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+from turns import compared
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ["bench_cell", "bench_cell_shared", "bench_table", "bench_denied", "bench_threads",
             "bench_fill", "bench_memory", "bench_pool", "bench_rules", "bench_sim", "bench_resp",
@@ -96,20 +98,13 @@ def run_replay(build, megabytes, quick):
             baselines.append(size / (count + cut))
             values.append(size / wall)
             processor.append(size / run)
-    ratios = sorted(base / value for base, value in zip(baselines, values))
     row = {
         "program": "stint replay",
         "what": f"replay of {size:.0f} MB, exact count on",
         "unit": "MB/s",
-        "value": statistics.median(values),
         "baseline": "wc -l, then cut -f1",
-        "baseline_value": statistics.median(baselines),
-        "ratio": statistics.median(ratios),
-        "ratio_q1": ratios[len(ratios) // 4],
-        "ratio_q3": ratios[-1 - len(ratios) // 4],
         "note": f"{statistics.median(processor):.0f} MB per second of processor time",
-        "values": values,
-        "baseline_values": baselines,
+        **compared(values, baselines, inverted=True),
     }
     if not quick:
         row["reach"] = f">= {REPLAY_REACH_MB_S} MB/s"

@@ -10,12 +10,14 @@ import os
 import re
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from turns import compared  # noqa: E402  (its folder is named just above)
 
 CPUCLOCK_SCHED = 2  # clock_getcpuclockid(), which Python lacks, makes a clock of it and the PID
 CORES = sorted(os.sched_getaffinity(0))
@@ -151,13 +153,8 @@ def duel(what, baseline, turns, subject_run, baseline_run, reach, unit="us of se
 
 
 def row(what, baseline, values, baselines, reach, unit, invert=False):
-    ratios = sorted((b / v if invert else v / b) for v, b in zip(values, baselines))
-    result = {
-        "program": "server", "what": what, "unit": unit, "value": statistics.median(values),
-        "baseline": baseline, "baseline_value": statistics.median(baselines),
-        "ratio": statistics.median(ratios), "ratio_q1": ratios[len(ratios) // 4],
-        "ratio_q3": ratios[-1 - len(ratios) // 4], "values": values, "baseline_values": baselines,
-    }
+    result = {"program": "server", "what": what, "unit": unit, "baseline": baseline,
+              **compared(values, baselines, invert)}
     return judge(result, reach, result["ratio"])
 
 

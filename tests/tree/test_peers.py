@@ -10,11 +10,12 @@ import pytest
 
 from test_files import SOURCE
 
-sys.path.insert(0, str(SOURCE / "bench/peers"))
+sys.path[:0] = [str(SOURCE / "bench/peers"), str(SOURCE / "bench")]
 import build  # noqa: E402
 import page  # noqa: E402
 import result  # noqa: E402
 import strictness  # noqa: E402
+import turns  # noqa: E402
 
 PEERS = build.tables()
 # Any of these in a command of `build`, or a lock file that it uses, fixes what is built.
@@ -105,3 +106,15 @@ def test_the_page_names_what_stint_loses(tmp_path, monkeypatch):
     short = readme.read_text()
     assert "old" not in short and short.startswith("a\n") and short.endswith("\nb\n")
     assert "| 100 | 199 to 199 |" in short
+
+
+def test_what_turns_show():
+    """Ratios are of equal turns, so what slows down both in one turn is not seen."""
+    assert turns.middle([8, 1, 7, 2, 6, 3, 5, 4]) == (4.5, 3, 6)
+    assert turns.middle([3.0]) == (3.0, 3.0, 3.0)
+    values, baselines = [2, 40, 6, 8], [1, 10, 2, 4]
+    row = turns.compared(values, baselines)
+    assert (row["value"], row["baseline_value"]) == (7, 3)
+    assert (row["ratio"], row["ratio_q1"], row["ratio_q3"]) == (2.5, 2, 3)
+    row = turns.compared(values, baselines, inverted=True)
+    assert (row["ratio_q1"], row["ratio"], row["ratio_q3"]) == (1 / 3, pytest.approx(5 / 12), 0.5)
