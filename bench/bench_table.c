@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A keyed take in a table of many keys against hash, load and swap (load.h); and many takes in one
- * call against one call each.
+ * A keyed take in a table of many keys against hash, load and swap (load.h); many takes in one call
+ * against one call each; and a state of 32 bytes against one of 16.
  */
 #include "load.h"
 
@@ -79,6 +79,54 @@ static void row_batch(const struct bench_options *options, struct load *load,
     report(options, load, &duel);
 }
 
+/* The same keys and times in two tables. */
+struct pair_of_loads {
+    struct load narrow, wide;
+};
+
+static void take_narrow(void *arg, unsigned turn)
+{
+    struct pair_of_loads *loads = arg;
+    load_single(&loads->narrow, turn);
+}
+
+static void take_wide(void *arg, unsigned turn)
+{
+    struct pair_of_loads *loads = arg;
+    load_single(&loads->wide, turn);
+}
+
+/* What a finer window costs: 32 bytes under an owner word, beside 16 by a swap. No goal. */
+static void row_wide(const struct bench_options *options, uint32_t n_keys)
+{
+    const struct load_form *narrow = &load_forms[LOAD_FORMS - 1];
+    struct pair_of_loads loads;
+    struct row row;
+    char what[64], note[128];
+    load_open(&loads.narrow, options, narrow, n_keys);
+    load_open(&loads.wide, options, &load_wide, n_keys);
+    loads.narrow.sequence = loads.wide.sequence =
+        sequence_uniform(n_keys, options->quick ? (size_t)1 << 20 : (size_t)1 << 24, 1);
+    snprintf(what, sizeof(what), "%s, %u k keys, uniform", load_wide.words, n_keys / 1000);
+    const struct duel duel = {
+        .what = what,
+        .baseline_name = narrow->words,
+        .baseline = take_narrow,
+        .subject = take_wide,
+        .arg = &loads,
+        .ops = loads.wide.ops,
+    };
+    duel_run(options, &duel, &row);
+    snprintf(note, sizeof(note), "%.1f %% denied, and %.1f %% in 16 bytes",
+             100.0 * (double)loads.wide.denied / (double)loads.wide.asked,
+             100.0 * (double)loads.narrow.denied / (double)loads.narrow.asked);
+    row.note = note;
+    row_report(options, &row);
+    sequence_free(&loads.wide.sequence);
+    load_close(&loads.narrow);
+    load_close(&loads.wide);
+}
+
 static void run(const struct bench_options *options, const struct load_form *form, uint32_t n_keys)
 {
     size_t sequence_len = options->quick ? (size_t)1 << 20 : (size_t)1 << 24;
@@ -114,5 +162,8 @@ int main(int argc, char **argv)
             for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
                 run(&options, &load_forms[i], sizes[s]);
     }
+    uint32_t n_keys = options.quick ? 100000 : sizes[0];
+    if (bench_wants(options.algorithm, load_wide.name))
+        row_wide(&options, options.keys > 0 ? (uint32_t)options.keys : n_keys);
     return 0;
 }

@@ -20,6 +20,7 @@ const struct load_form load_forms[LOAD_FORMS] = {
     {"window8", "window 100/60s resolution=12", "window 8 B"},
     {"window16", "window 100/60s", "window 16 B"},
 };
+const struct load_form load_wide = {"window32", "window 100/60s resolution=100", "window 32 B"};
 
 static uint64_t now_at(const struct load *load, uint64_t op)
 {
@@ -167,10 +168,12 @@ static void fill_round(struct load *load, uint32_t n_keys, uint64_t seed)
 
 static void open_table(struct load *load, uint32_t n_keys, bool huge)
 {
-    bool small = load_is_small(load);
+    size_t size = stint_state_size(&load->quota);
     struct stint_table_options options = {
-        .keys = small ? n_keys : 1,
-        .keys16 = small ? 1 : n_keys,
+        .keys = size == 8 ? n_keys : 1,
+        .keys16 = size == 16 ? n_keys : 1,
+        .keys_wide = size > 16 ? n_keys : 1,
+        .wide_size = size > 16 ? (uint32_t)size : 32,
         .tickets = 1,
         .blocks = 1,
         .clock = STINT_CLOCK_VIRTUAL,

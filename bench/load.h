@@ -24,6 +24,8 @@ struct load_form {
 
 #define LOAD_FORMS 3
 extern const struct load_form load_forms[LOAD_FORMS];
+/* In a wide slot. It has no baseline of its own: no swap is as wide. */
+extern const struct load_form load_wide;
 
 /*
  * A copy is another asker of the same table; `first_op` lets it begin elsewhere in the sequence.
