@@ -9,6 +9,8 @@
 
 #include "race/crew.h"
 
+#include "base/splitmix.h"
+
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -71,9 +73,7 @@ static inline void workers_start(struct workers *workers)
 /* One of them, after a while of less than `us`. */
 static inline unsigned workers_pick(struct workers *workers, unsigned us)
 {
-    uint64_t random =
-        workers->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    workers->random = random;
+    uint64_t random = splitmix_next(&workers->random);
     sleep_us((unsigned)(random >> 20) % us);
     return (unsigned)(random >> 40) % WORKERS;
 }

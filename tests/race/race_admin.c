@@ -6,6 +6,8 @@
  */
 #include "race/crew.h"
 
+#include "base/splitmix.h"
+
 #include <unistd.h>
 
 #define THREADS 4
@@ -44,9 +46,9 @@ static void note_odd(struct shared *shared, bool odd)
 static void take_under_either(void *arg, unsigned number)
 {
     struct shared *shared = arg;
-    uint64_t random = number + 3;
+    uint64_t seed = number + 3;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t random = splitmix_next(&seed);
         uint32_t key = (uint32_t)(random >> 40) % 4;
         const struct stint_quota *quota = &shared->quotas[(random >> 33) % 2];
         if (stint_take(shared->table, quota, &key, sizeof(key), 1, NOW_NS).outcome == STINT_ALLOW)
@@ -75,9 +77,9 @@ static void larger_bound_holds(const char *one, const char *other, uint64_t boun
 static void block_and_reset(void *arg, unsigned number)
 {
     struct shared *shared = arg;
-    uint64_t random = number + 11;
+    uint64_t seed = number + 11;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t random = splitmix_next(&seed);
         uint32_t key = (uint32_t)(random >> 40) % KEYS;
         const struct stint_quota *quota = &shared->quotas[0];
         if (number == 0 && key % 2 == 0) {
@@ -132,9 +134,9 @@ static bool look_at_entry(const struct stint_entry *entry, void *arg)
 static void look_or_take(void *arg, unsigned number)
 {
     struct shared *shared = arg;
-    uint64_t random = number + 17;
+    uint64_t seed = number + 17;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t random = splitmix_next(&seed);
         uint32_t key = (uint32_t)(random >> 40) % KEYS;
         const struct stint_quota *quota = &shared->quotas[0];
         struct stint_table_info info;

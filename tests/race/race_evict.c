@@ -5,6 +5,8 @@
  */
 #include "race/crew.h"
 
+#include "base/splitmix.h"
+
 #define THREADS 4
 #define TAKES 30000u
 #define KEYS 400u
@@ -32,9 +34,9 @@ struct shared {
 static void take(void *arg, unsigned number)
 {
     struct shared *shared = arg;
-    uint64_t random = number, granted = 0;
+    uint64_t seed = number, granted = 0;
     for (unsigned i = 0; i < TAKES; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t random = splitmix_next(&seed);
         uint32_t key = (uint32_t)(random >> 33) % ((random >> 20) % 4 == 0 ? 8 : KEYS);
         struct stint_decision decision =
             stint_take(shared->table, &shared->quota, &key, sizeof(key), 1, NOW_NS);

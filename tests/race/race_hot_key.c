@@ -6,6 +6,8 @@
  */
 #include "race/crew.h"
 
+#include "base/splitmix.h"
+
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -214,9 +216,9 @@ static void one_counter(uint8_t memory, const char *where)
 static void take_with_stale_times(void *arg, unsigned number)
 {
     struct shared *shared = arg;
-    uint64_t random = number + 1;
+    uint64_t seed = number + 1;
     for (unsigned i = 0; i < 20000; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t random = splitmix_next(&seed);
         uint64_t clock_ns = __atomic_add_fetch(&shared->clock_ns, 1000000, __ATOMIC_RELAXED);
         uint64_t stale_ns = (random >> 33) % 4 == 0 ? (random >> 20) % (5 * SECOND_NS) : 0;
         count(shared, stint_take(shared->table, &shared->quota, "hot", 3, 1, clock_ns - stale_ns));

@@ -6,6 +6,8 @@
  */
 #include "race/crew.h"
 
+#include "base/splitmix.h"
+
 #define THREADS 4
 #define KEYS 6u
 #define QUOTAS 3u
@@ -26,8 +28,7 @@ struct shared {
 
 static uint64_t draw(uint64_t *random)
 {
-    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *random >> 24;
+    return splitmix_next(random) >> 24;
 }
 
 static void ask_lists(void *arg, unsigned number)

@@ -6,6 +6,7 @@
  */
 #include "race/crew.h"
 
+#include "base/splitmix.h"
 #include "table/overrides.h"
 #include "table/requests.h"
 
@@ -84,9 +85,9 @@ static void each_is_decided_once(uint32_t requests)
 static void set_and_find(void *arg, unsigned number)
 {
     struct shared *shared = arg;
-    uint64_t random = number + 3;
+    uint64_t seed = number + 3;
     for (unsigned i = 0; i < IDS; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t random = splitmix_next(&seed);
         uint32_t key = (uint32_t)(random >> 40) % KEYS;
         struct hash128 hash = table_hash(shared->table, &shared->quotas[0], &key, sizeof(key));
         struct stint_quota quota;

@@ -5,6 +5,7 @@
  * what is left under each rule is its limit less what was allowed; and candidates, asked as if they
  * were live, are not passed either.
  */
+#include "base/splitmix.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
 #include "service/service.h"
@@ -49,8 +50,7 @@ struct worker {
 
 static uint64_t next_random(uint64_t *seed)
 {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *seed >> 33;
+    return splitmix_next(seed) >> 33;
 }
 
 static void expect(bool is_so, const char *what)

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "race/crew.h"
 
+#include "base/splitmix.h"
 #include "table/region/region.h"
 
 #include <fcntl.h>
@@ -238,7 +239,7 @@ static void others_are_refused(void)
 static void damage_is_survived(unsigned rounds)
 {
     struct stint_table_options options = options_of(STINT_CLOCK_VIRTUAL);
-    uint64_t random = 99;
+    uint64_t seed = 99;
     for (unsigned round = 0; round < rounds; round++) {
         unlink(path);
         struct stint_table *table = crew_open(&options);
@@ -247,7 +248,7 @@ static void damage_is_survived(unsigned rounds)
         stint_table_close(table);
         int fd = open(path, O_WRONLY);
         for (unsigned i = 0; i < 400; i++) {
-            random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            uint64_t random = splitmix_next(&seed);
             uint64_t at = sizeof(struct region_header) +
                           (random >> 16) % (bytes - sizeof(struct region_header));
             unsigned char byte = (unsigned char)(random >> 56);

@@ -7,6 +7,8 @@
  */
 #include "race/crew.h"
 
+#include "base/splitmix.h"
+
 #define SECOND_NS UINT64_C(1000000000)
 #define MS_NS UINT64_C(1000000)
 #define START_NS (UINT64_C(1000) * SECOND_NS)
@@ -15,8 +17,7 @@
 
 static uint64_t draw(uint64_t *random)
 {
-    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *random >> 24;
+    return splitmix_next(random) >> 24;
 }
 
 /* ---- Strict under pressure ------------------------------------------------------------------- */

@@ -3,14 +3,14 @@
 #define _GNU_SOURCE
 #include "unit/test.h"
 
+#include "base/splitmix.h"
 #include "cmd/lib/event_sorter.h"
 
 #define EVENTS_MAX 40000
 
 static uint64_t draw(uint64_t *random)
 {
-    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *random >> 33;
+    return splitmix_next(random) >> 33;
 }
 
 /* Sorts n events of which each is up to `disorder` early, with `held` of them in memory. */

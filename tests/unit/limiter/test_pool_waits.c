@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "unit/test_pool.h"
 
+#include "base/splitmix.h"
+
 static const char *const specs[] = {
     "window 5/10m",
     "window 5/10m resolution=12",
@@ -92,8 +94,7 @@ static uint64_t seed;
 
 static uint64_t below(uint64_t n)
 {
-    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (seed >> 33) % n;
+    return (splitmix_next(&seed) >> 33) % n;
 }
 
 static void disturb(struct stint_pool *pool, const struct stint_quota *quota, uint64_t now_ns)

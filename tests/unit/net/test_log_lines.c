@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "unit/test.h"
 
+#include "base/splitmix.h"
 #include "net/log/log.h"
 
 #include <fcntl.h>
@@ -76,11 +77,10 @@ TEST(test_fields_cannot_forge_lines)
 }
 
 /* Seeded; no zero, which would end the text. */
-static const char *any_bytes(char *text, size_t len, uint32_t *seed)
+static const char *any_bytes(char *text, size_t len, uint64_t *seed)
 {
     for (size_t i = 0; i < len; i++) {
-        *seed = *seed * 1664525u + 1013904223u;
-        text[i] = (char)((*seed >> 24) % 255 + 1);
+        text[i] = (char)(splitmix_next(seed) % 255 + 1);
     }
     text[len] = '\0';
     return text;
@@ -90,7 +90,7 @@ TEST(test_every_kind_is_one_json_object_with_any_bytes)
 {
     struct written written;
     char text[64];
-    uint32_t seed = 1;
+    uint64_t seed = 1;
     size_t n_lines = 0;
     open_log(&written, LOG_FORMAT_JSON, LOG_LEVEL_DEBUG);
     for (int turn = 0; turn < 4; turn++)

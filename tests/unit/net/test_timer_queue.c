@@ -2,14 +2,14 @@
 /* What is due comes out in the order of time, however it was moved about before. */
 #include "unit/test.h"
 
+#include "base/splitmix.h"
 #include "net/timer_queue.h"
 
 #define MANY 1000
 
 static uint64_t random_next(uint64_t *state)
 {
-    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return *state >> 33;
+    return splitmix_next(state) >> 33;
 }
 
 static void check_order(struct timer_queue *timer_queue, size_t expected)

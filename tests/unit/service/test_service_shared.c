@@ -7,6 +7,7 @@
 #include "unit/fake_store.h"
 #include "unit/test_server.h"
 
+#include "base/splitmix.h"
 #include "service/server_state.h"
 
 #define RULE(key, options)                                                                         \
@@ -224,8 +225,7 @@ TEST(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait)
 
 static uint32_t draw(uint64_t *seed, uint32_t below)
 {
-    *seed = *seed * 6364136223846793005 + 1442695040888963407;
-    return (uint32_t)(*seed >> 33) % below;
+    return (uint32_t)(splitmix_next(seed) >> 33) % below;
 }
 
 static void describe_any(char *text, uint64_t *seed)

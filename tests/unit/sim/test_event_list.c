@@ -2,15 +2,16 @@
 /* Events come out in the order of time, those of one instant in the order of the input. */
 #include "unit/test.h"
 
+#include "base/splitmix.h"
 #include "sim/input/event.h"
 
 TEST(test_sorts_by_time_and_keeps_the_order_within_an_instant)
 {
     for (uint32_t n = 0; n < 260; n++) {
         struct event_list list = {0};
-        uint64_t random = n + 1;
+        uint64_t seed = n + 1;
         for (uint32_t i = 0; i < n; i++) {
-            random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            uint64_t random = splitmix_next(&seed);
             struct event_entry entry = {.at_ns = (random >> 40) % (n / 3 + 1), .key = i};
             assert_int_equal(event_list_add(&list, entry, NULL), 0);
         }
