@@ -3,6 +3,7 @@
 #ifndef STINT_TESTS_TEST_QUOTA_H
 #define STINT_TESTS_TEST_QUOTA_H
 
+#include "base/splitmix.h"
 #include "unit/test.h"
 
 #include "stint.h"
@@ -112,8 +113,7 @@ static inline void assert_wait_is_exact(const struct stint_quota *quota,
 
 static inline uint64_t next_random(uint64_t *seed)
 {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *seed >> 20;
+    return splitmix_next(seed) >> 20;
 }
 
 #endif

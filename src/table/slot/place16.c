@@ -344,7 +344,7 @@ static void help(struct asking *asking, const struct seen *seen)
             hand_over(asking, seen, held, held.first);
     } else if ((held.second & ~STATE_MASK) == state_mark(generation)) {
         make_valid(seen);
-    } else if (held.second == (state_mark(generation) | STATE_FROZEN) && held.first != 0) {
+    } else if (is_arriving(held, generation) && held.first != 0) {
         finish_for_changer(asking, seen, held);
     }
 }
