@@ -554,7 +554,8 @@ struct stint_counter {
  * an expiry, a time or a key; STINT_E_FULL for a new counter without a slot in a full table
  * (by the table's policy; by default it takes the slot of the lowest counter or least used
  * quota), or without an entry for its quota; STINT_E_MISMATCH for a table opened read-only, which
- * can be read alone. After an unclean boot a counter goes on with the count that the file has.
+ * can be read alone; STINT_E_CORRUPT for a damaged table. After an unclean boot a counter goes on
+ * with the count that the file has.
  */
 STINT_API int stint_count(struct stint_table *table, const void *key, size_t key_len,
                           int64_t amount, uint64_t expiry_ns, uint64_t now_ns,

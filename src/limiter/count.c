@@ -34,6 +34,10 @@ static int move(struct stint_table *table, const void *key, size_t key_len,
     struct stint_decision decision =
         table_ask(table, &table->counters, key, key_len, ask, &swap, NULL);
     assert(decision.outcome == STINT_ALLOW || decision.granted == 0);
+    if (decision.outcome == STINT_NEVER) /* counters have no limit */
+        return err_set(error, STINT_E_CORRUPT,
+                       "nothing was counted: the table is damaged where it keeps the quota of its "
+                       "counters; replace it, or its file by a copy");
     if (ask->verb == STINT_CHARGE && decision.stored == 0)
         return err_set(error, STINT_E_FULL,
                        "no slot is free for a new counter: the table is full of states that stay; "
