@@ -84,8 +84,8 @@ static void stretch_times(struct stint_quota *local)
         local->algorithm == STINT_FIXED_WINDOW && local->align != STINT_ALIGN_FIRST_USE;
     if (!is_aligned)
         local->period_ns = ns_on_fast_clock(local->period_ns);
-    local->time_slack_ns =
-        ns_on_fast_clock(local->time_slack_ns); /* with it, or there were more buckets */
+    /* As much as the period: else there were more buckets than in a state of the whole. */
+    local->time_slack_ns = ns_on_fast_clock(local->time_slack_ns);
     local->lease_ns = ns_on_fast_clock(local->lease_ns);
 }
 

@@ -14,9 +14,9 @@ from server import Server
 IS_SHORT = os.environ.get("STINT_ATTACK") == "short"  # a build with sanitizers: slower, and larger
 IS_LONG = os.environ.get("STINT_LONG") == "1"
 LIMIT_S = 1
-PATIENT_S = 60  # limits of time that pass in no test: who is ended then is ended by something else
-# Within which an honest client is served, while those who hold the server are not ended: what is
-# found is a server that is held, not a slow machine.
+PATIENT_S = 60  # a limit of time that is longer than any test: it ends no connection
+# An honest client is served within this time, while no limit ends the hostile ones. It is long, so
+# that a test fails because of a blocked server, and not because of a slow machine.
 HONEST_S = 15
 MARGIN_S = 15  # for a machine that stands still
 RULES = """\

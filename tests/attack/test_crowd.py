@@ -92,7 +92,7 @@ def test_the_server_ends_though_they_are_there(authority, port):
             if port in ports(kind):
                 stack.enter_context(attacking(server, kind, [port], 3))
         time.sleep(0.3)
-        assert server.stop() == 0  # which gives up long before the clients are ended
+        assert server.stop() == 0  # its timeout is shorter than the limits of the clients
 
 
 def test_those_who_are_ended_are_counted(server):

@@ -225,8 +225,8 @@ def replaced(server, state):
 
 
 def test_a_server_that_drains_keeps_its_sockets_for_a_successor(tmp_path):
-    """Somebody has them when it is told to end, so it waits with them: who connects then is
-    answered by the process that serves at last."""
+    """A successor has begun to take them, so the server keeps them open while it drains. A client
+    that connects then is answered by the process that serves at last."""
     state = tmp_path / "state"
     with Server("--state", state, "--drain-time", "60s") as server:
         taker = Handover(state)
@@ -245,7 +245,7 @@ def test_a_server_that_drains_keeps_its_sockets_for_a_successor(tmp_path):
 
 
 def test_a_server_that_drains_is_replaced_when_its_ports_are_closed(tmp_path):
-    """Nobody has its sockets, so it refuses connections; a successor opens the ports again."""
+    """Without a successor it closes its ports while it drains; a later one opens them again."""
     state = tmp_path / "state"
     with Server("--state", state, "--drain-time", "60s") as server:
         client = drain(server)

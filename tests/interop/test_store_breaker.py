@@ -18,8 +18,7 @@ STOPPED = "requests to it are stopped for a while"
 RULES = fleet_rules(limit=100000, window_s=3600, on_store_error="deny")
 POOLS = "pools:\n  - {name: search, store: default, quota: 1000/1h, keys: [alpha, beta]}\n"
 MANY = [f"user-{number}" for number in range(40)]
-# An answer of a well server is not so late on a machine that stands still now and then, or not
-# four times without one in time.
+# Longer than a busy machine delays an answer, of which only several in a row open a breaker.
 TIMEOUT = "500ms"
 
 
