@@ -81,8 +81,11 @@ def serves(server):
 
 
 def is_refused(port):
+    """A connection that waits when the port is closed is reset, which does not yet say closed."""
     try:
         socket.create_connection(("127.0.0.1", port), 20).close()
+    except ConnectionResetError:
+        return False
     except ConnectionRefusedError:
         return True
     return False
