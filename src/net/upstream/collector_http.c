@@ -150,13 +150,26 @@ static struct collector_answer answer_of(const struct collector_http *conn)
     return answer;
 }
 
+/* Why no request may follow on this connection, or NULL. */
+static const char *last_because(struct link *link, bool has_more)
+{
+    if (has_more)
+        return "has sent more than its response";
+    if (!link_expects_reply(link)) /* what is left of the request would be read as another */
+        return "has answered before the request was sent";
+    return llhttp_should_keep_alive(&of(link)->parser) ? NULL
+                                                       : "ends a connection with its response";
+}
+
 static void finish(struct link *link, bool has_more, uint64_t now_ns)
 {
     struct collector_http *conn = of(link);
     const struct collector_answer answer = answer_of(conn);
-    /* A request that was not sent whole must not be followed by another. */
-    if (has_more || !link_expects_reply(link) || !llhttp_should_keep_alive(&conn->parser))
+    const char *why = last_because(link, has_more);
+    if (why != NULL) {
+        (void)fail(link, why);
         link_give_up(link);
+    }
     (void)link_take_first(link);
     await_answer(conn);
     conn->answered(conn->arg, LINK_DONE, &answer, now_ns);

@@ -74,13 +74,18 @@ static void assert_verdict(enum collector_verdict verdict, const char *reason, c
     n_answers = 0;
 }
 
+static void assert_closes(const char *fault)
+{
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_string_equal(link_fault(link), fault);
+}
+
 /* The answer was an error of the collector, which ends the connection. */
 static void assert_ended(const char *fault)
 {
     assert_int_equal(n_answers, 1);
     assert_int_not_equal(outcome, LINK_DONE);
-    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
-    assert_string_equal(link_fault(link), fault);
+    assert_closes(fault);
 }
 
 TEST(one_request_after_the_other)
@@ -147,7 +152,7 @@ TEST(the_collector_may_close_after_an_answer)
     post();
     feed("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 2 * MS);
     assert_verdict(COLLECTOR_ACCEPTS, "", "");
-    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_closes("the collector ends a connection with its response");
 }
 
 /* The rest of the request would be taken for another one. */
@@ -157,15 +162,14 @@ TEST(an_early_answer_ends_the_connection)
     link_sent(link, 10);
     feed("HTTP/1.1 413 Large\r\nContent-Length: 0\r\n\r\n", 2 * MS);
     assert_verdict(COLLECTOR_REFUSES, "it answers with status 413", "");
-    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_closes("the collector has answered before the request was sent");
 }
 
 TEST(bytes_without_a_request_end_the_connection)
 {
     feed(OK, 2 * MS);
     assert_int_equal(n_answers, 0);
-    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
-    assert_string_equal(link_fault(link), "the collector has sent bytes without a request");
+    assert_closes("the collector has sent bytes without a request");
 }
 
 TEST(bytes_after_an_answer_end_the_connection)
@@ -173,7 +177,7 @@ TEST(bytes_after_an_answer_end_the_connection)
     post();
     feed(OK OK, 2 * MS);
     assert_verdict(COLLECTOR_ACCEPTS, "", "ok");
-    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_closes("the collector has sent more than its response");
 }
 
 TEST(another_protocol_is_refused)
