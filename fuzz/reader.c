@@ -52,6 +52,20 @@ static int file_of(struct span bytes)
     return fd;
 }
 
+/* Whether the file begins as something packed does; such as cannot be unpacked is refused. */
+static bool is_packed(const char *path)
+{
+    struct input input;
+    struct stint_error error;
+    if (input_open(&input, path, &error) != 0) {
+        MUST(error.code == STINT_E_SYNTAX && error.message[0] != '\0');
+        return true;
+    }
+    bool has_codec = input.codec != NULL;
+    input_close(&input);
+    return has_codec;
+}
+
 /* Reads the file both ways; returns how the reading ended, and how many lines there were. */
 static int check_file(const char *path, size_t size, uint64_t *n_lines)
 {
@@ -62,7 +76,10 @@ static int check_file(const char *path, size_t size, uint64_t *n_lines)
     struct stint_error errors[2];
     int kind;
     for (int i = 0; i < 2; i++) {
-        MUST(input_open(&sources[i].input, path, NULL) == 0);
+        if (input_open(&sources[i].input, path, NULL) != 0) {
+            MUST(i == 0 && is_packed(path));
+            return STINT_E_SYNTAX;
+        }
         MUST(reader_init(&readers[i], fill, &sources[i], NULL) == 0);
     }
     do {
@@ -135,9 +152,8 @@ static void check_packed(struct span rest)
     make_path(plain_path, plain_fd);
     make_path(packed_path, packed_fd);
     uint64_t n_plain, n_packed;
-    bool starts_as_gzip = plain.len >= 2 && memory[0] == 0x1f && memory[1] == 0x8b;
     MUST(check_file(packed_path, plain.len, &n_packed) == READER_END);
-    if (!starts_as_gzip)
+    if (!is_packed(plain_path))
         MUST(check_file(plain_path, plain.len, &n_plain) == READER_END && n_plain == n_packed);
     close(plain_fd);
     close(packed_fd);
