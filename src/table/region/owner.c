@@ -20,7 +20,10 @@
 #define PID_BITS 22
 #define SPINS 64
 
-/* Start time of a process: field 22 of its stat, counted after the name, which may hold spaces. */
+/*
+ * Start time of a process: field 22 of its stat, counted after the name, which may hold spaces. 0:
+ * it cannot be read.
+ */
 static uint64_t start_time(pid_t pid)
 {
     char path[64], text[1024];
@@ -39,18 +42,17 @@ static uint64_t start_time(pid_t pid)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-static uint64_t name_of(pid_t pid)
+static uint64_t name_of(pid_t pid, uint64_t start)
 {
     assert(pid > 0);
     static const uint64_t no_secret[2] = {0, 0};
-    uint64_t start = start_time(pid);
     uint64_t hash = siphash13_128(no_secret, 0, &start, sizeof(start)).lo;
     return (((hash << PID_BITS) | ((uint64_t)pid & ((1u << PID_BITS) - 1)))) & OWNER_PROCESS_MASK;
 }
 
 uint64_t owner_self(void)
 {
-    return name_of(getpid());
+    return name_of(getpid(), start_time(getpid()));
 }
 
 void owner_pause(void)
@@ -63,7 +65,9 @@ bool owner_has_ended(uint64_t word)
     pid_t pid = (pid_t)(word & ((1u << PID_BITS) - 1));
     if (pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH))
         return true;
-    return name_of(pid) != (word & OWNER_PROCESS_MASK);
+    /* If it cannot be read, as without a free descriptor, a live owner must not lose its lock. */
+    uint64_t start = start_time(pid);
+    return start != 0 && name_of(pid, start) != (word & OWNER_PROCESS_MASK);
 }
 
 static bool swap_word(uint64_t *word, uint64_t seen, uint64_t mine)

@@ -27,7 +27,7 @@ uint64_t owner_self(void);
 /* Lets other threads run, while waiting for them. */
 void owner_pause(void);
 
-/* Whether the process of an owner word has ended. */
+/* Whether the process of an owner word has ended; false if that cannot be seen. */
 bool owner_has_ended(uint64_t word);
 
 enum owner_result {
