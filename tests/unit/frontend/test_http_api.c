@@ -14,6 +14,7 @@ static const char *const yaml =
     "  - key: org\n"
     "    rate_limit: {unit: hour, requests_per_unit: 1000, algorithm: gcra}\n";
 
+#define RESERVE "POST /v1/reserve" JSON "{\"quota\":\"log 10/1m\",\"key\":\"r\","
 #define TAKE "POST /v1/take" JSON
 #define IP "\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"ip\",\"value\":\"1\"}]}]"
 
@@ -177,6 +178,16 @@ TEST(test_a_refund_takes_the_at_of_its_grant)
     assert_says(&t, back, "\"granted\":5");
 }
 
+TEST(test_what_an_expiry_keeps)
+{
+    static const char *const values[] = {"\"keep\"", "\"release\"", "0", "1", "4294967295"};
+    for (size_t i = 0; i < N(values); i++) {
+        char request[256];
+        snprintf(request, sizeof(request), RESERVE "\"on_expiry\":%s}", values[i]);
+        assert_says(&t, request, "\"ticket\":");
+    }
+}
+
 TEST(test_blocks_resets_and_overrides_answer_ok)
 {
     assert_answer(&t, "POST /v1/block" JSON "{" IP ",\"for_ms\":60000}",
@@ -312,6 +323,23 @@ TEST(test_each_wrong_body_is_told_where)
         {TAKE "{\"a\":[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}", 400, "more than 16 levels"},
         {"POST /v1/settle" JSON "{\"ticket\":\"00\",\"cost\":1}", 400, "ticket: expected the"},
         {"POST /v1/settle" JSON "{\"cost\":1}", 400, "expected a member \\\"ticket\\\""},
+        {RESERVE "\"on_expiry\":\"kept\"}", 400, "on_expiry: expected \\\"keep\\\", \\\"rel"},
+        {RESERVE "\"on_expiry\":-1}", 400, "on_expiry: expected"},
+        {RESERVE "\"on_expiry\":4294967296}", 400, "on_expiry: expected"},
+        {TAKE "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
+              "\"quota\":\"1/1s\\u0000\"}]}",
+         400, "descriptors[0].quota: expected a quota"},
+        {TAKE "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
+              "\"quota\":1}]}",
+         400, "descriptors[0].quota: expected a string"},
+        {TAKE "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}],"
+              "\"quota\":\"1/1x\"}]}",
+         400, "descriptors[0].quota: "},
+        {"POST /v1/count" JSON "{\"key\":\"k\",\"amount\":1,\"expiry_ms\":0}", 400,
+         "expiry_ms: expected 1 or more"},
+        {"POST /json\n\n{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}]"
+         ",\"limit\":{\"requestsPerUnit\":7,\"unit\":\"DAY\",\"unitMultiplier\":999999999}}]}",
+         400, "descriptors[0].limit: "},
         {"POST /v1/block" JSON "{" IP "}", 400, "expected a member \\\"for_ms\\\""},
         {"POST /v1/refund" JSON "{" IP ",\"granted_at\":\"12a\"}", 400, "granted_at: expected the"},
         {"PUT /v1/overrides" JSON "{" IP "}", 400, "expected a member \\\"quota\\\""},

@@ -356,6 +356,17 @@ TEST(a_stranger_may_send_little)
     assert_false(is_over());
 }
 
+TEST(a_command_that_does_not_come_ends_the_connection)
+{
+    open_frontend(NULL, NULL);
+    feed("PING\r\n*1\r\n");
+    assert_true(is_busy());
+    assert_true(resp.conn->ops->held(resp.conn) > 0);
+    resp.conn->ops->expire(resp.conn, resp.now_ns);
+    assert_sent("+PONG\r\n-ERR Protocol error: the command did not arrive within request_time\r\n");
+    assert_true(is_over());
+}
+
 TEST(a_role_opens_its_commands_and_no_others)
 {
     open_frontend(access_of("shop ask " SECRET GRAPHS), NULL);
