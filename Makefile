@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: help release run replay demo-cluster demo-gateway test rest test-all test-envoy-gateway unit t \
     wheels prove bench bench-server bench-store bench-peers soak fuzz fuzz-afl check check-diff \
-    coverage dashboard deb image dist hooks install uninstall clean
+    coverage coverage-parsers dashboard deb image dist hooks install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
@@ -46,6 +46,7 @@ help:
 	@echo 'make check    formatting, static analysis, and the interface of the library'
 	@echo 'make check-diff    the same for files that differ from BASE=$(BASE)'
 	@echo 'make coverage which lines some of the tests run: writes docs/coverage.md'
+	@echo 'make coverage-parsers  the same of what reads bytes from outside; fails below 95 %'
 	@echo 'make dashboard  the dashboard for Grafana, and its picture in docs'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
@@ -193,6 +194,10 @@ check-diff:
 coverage:
 	@tools/setup.sh coverage
 	@tools/coverage.py
+
+coverage-parsers:
+	@tools/setup.sh coverage
+	@tools/coverage.py parsers
 
 # Two minutes of a server under load.
 dashboard: release
