@@ -46,6 +46,20 @@ static int add_request(struct ads_client *client, const struct discovery_request
                    : grpc_link_fail(&client->grpc, "no memory for a request to the control plane");
 }
 
+static int end_stream(struct ads_client *client)
+{
+    const char *text = client->grpc.end.text;
+    return grpc_link_fail(&client->grpc, "the control plane has ended the stream%s%s",
+                          text[0] != '\0' ? ":" : "", text);
+}
+
+/* nghttp2 may reset the stream itself, for a frame that must not come; sending that closes it. */
+static int flush(struct ads_client *client)
+{
+    int code = grpc_link_flush(&client->grpc);
+    return code == 0 && client->grpc.has_ended ? end_stream(client) : code;
+}
+
 /* ---- Responses ------------------------------------------------------------------------------- */
 
 /* Moves a whole message out, and leaves what follows it. */
@@ -108,7 +122,7 @@ static bool begin(struct link *link)
     const struct discovery_request subscription = {.node = client->options.node};
     reset(client);
     return grpc_link_begin(&client->grpc) && grpc_link_call(&client->grpc) &&
-           add_request(client, &subscription) == 0 && grpc_link_flush(&client->grpc) == 0;
+           add_request(client, &subscription) == 0 && flush(client) == 0;
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */
@@ -164,18 +178,11 @@ static void be_late(struct link *link, uint64_t now_ns)
                        "the control plane has not sent the rest of a response within %u s",
                        (unsigned)(ADS_MESSAGE_NS / NS_PER_S));
     if (link->state == LINK_READY && read_response(client) == 0)
-        grpc_link_flush(&client->grpc);
+        (void)flush(client);
     arm(client);
 }
 
 /* ---- The link -------------------------------------------------------------------------------- */
-
-static int end_stream(struct ads_client *client)
-{
-    const char *text = client->grpc.end.text;
-    return grpc_link_fail(&client->grpc, "the control plane has ended the stream%s%s",
-                          text[0] != '\0' ? ":" : "", text);
-}
 
 static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
 {
@@ -192,7 +199,7 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
     if (code == 0 && client->grpc.has_ended)
         code = end_stream(client);
     if (code == 0)
-        code = grpc_link_flush(&client->grpc);
+        code = flush(client);
     arm(client);
     return code;
 }
@@ -288,7 +295,7 @@ void ads_client_answer(struct ads_client *client, const struct ads_response *res
         .refusal = refusal != NULL ? utf8_text(text, refusal) : NULL,
     };
     if (add_request(client, &request) == 0)
-        grpc_link_flush(&client->grpc);
+        (void)flush(client);
     arm(client);
 }
 

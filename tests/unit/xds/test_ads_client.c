@@ -234,6 +234,22 @@ TEST(an_answer_to_an_ended_stream_is_not_sent)
     assert_heard(2, "1", "n1 again", "no rules"); /* the version accepted meanwhile */
 }
 
+/* Which closes it when that is sent, while the link still has a response to be answered. */
+TEST(a_stream_that_the_client_resets_ends_the_connection)
+{
+    static const uint8_t again[] = {0, 0, 1, NGHTTP2_HEADERS, 4, 0, 0, 0, 1, 0x88}; /* 200 */
+    struct ads_response taken;
+    connect_peer();
+    send_response("1", "n1");
+    assert_true(ads_client_take(peer->client, &taken));
+    link_feed(peer->server.link, span_of(again, sizeof(again)), peer->server.now_ns);
+    assert_int_equal(link_wants(peer->server.link), LINK_WANTS_CLOSE);
+    assert_string_equal(link_fault(peer->server.link),
+                        "the control plane has ended the stream: PROTOCOL_ERROR");
+    ads_client_answer(peer->client, &taken, NULL, peer->server.now_ns);
+    ads_response_free(&taken);
+}
+
 TEST(a_response_in_pieces_is_one)
 {
     struct wire wire;
