@@ -69,7 +69,7 @@ static bool load(const struct rules_file *file, struct stint_error *error)
 }
 
 /*
- * Arenas allocate many values at once: longer keys move the end of a chunk from one value to
+ * Arenas allocate many values at once: longer content moves the end of a chunk from one value to
  * another.
  */
 static int padding;
@@ -94,20 +94,20 @@ static bool load_yaml(struct stint_error *error)
 
 static struct wire config_message(void)
 {
+    static const uint8_t zero[] = {2 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0}; /* a double */
     struct wire config = {.len = 0}, descriptor = {.len = 0}, policy = {.len = 0};
-    char domain[PADDING_MAX + 1];
-    struct wire map = {.len = 0}, entry = {.len = 0}, value = {.len = 0};
+    struct wire map = {.len = 0}, entry = {.len = 0}, value = {.len = 0}, list = {.len = 0};
     wire_text(&config, 1, "name");
-    snprintf(domain, sizeof(domain), "%0*d", padding, 0);
-    wire_text(&config, 2, domain);
+    wire_text(&config, 2, "edge");
     wire_text(&descriptor, 1, "k");
     wire_number(&policy, 1, 2);
     wire_number(&policy, 2, 9);
     wire_message(&descriptor, 3, &policy);
-    wire_number(&value, 2, 0);
-    value.bytes[0] = 2 << 3 | 1; /* a number of metadata: the double 0 */
-    memset(value.bytes + 1, 0, 8);
-    value.len = 9;
+    wire_bytes(&value, span_of(zero, sizeof(zero)));
+    for (int i = 0; i < padding / 16; i++)
+        wire_message(&list, 1, &value);
+    value.len = 0;
+    wire_message(&value, 6, &list);
     wire_text(&entry, 1, "n");
     wire_message(&entry, 2, &value);
     wire_message(&map, 1, &entry);

@@ -86,20 +86,27 @@ TEST(test_what_a_ban_may_be)
 {
     const struct rule_ban fine = {
         .after = 5, .factor = 2, .for_ns = MINUTE, .within_ns = MINUTE, .max_ns = DAY};
-    struct rule_ban ban = fine;
+    const struct {
+        struct rule_ban ban;
+        const char *error;
+    } wrong[] = {
+        {{BAN_AFTER_MAX + 1, 2, MINUTE, MINUTE, DAY}, "`after` is a number of denials from 1 to"},
+        {{0, 2, MINUTE, MINUTE, DAY}, "`after` is a number of denials from 1 to"},
+        {{5, 2, MS - 1, MINUTE, DAY}, "a ban lasts from 1 ms to 365 days"},
+        {{5, 2, YEAR + 1, MINUTE, YEAR}, "a ban lasts from 1 ms to 365 days"},
+        {{5, 2, MINUTE, MINUTE, MINUTE - 1}, "`max` is from the length of the first ban to"},
+        {{5, 2, MINUTE, MINUTE, YEAR + 1}, "`max` is from the length of the first ban to"},
+        {{5, 0, MINUTE, MINUTE, DAY}, "`factor` is a whole number from 1 to 1000"},
+        {{5, 1001, MINUTE, MINUTE, DAY}, "`factor` is a whole number from 1 to 1000"},
+        {{5, 2, MINUTE, 1, DAY}, ""},
+    };
+    struct rule_ban ban;
     struct stint_error error;
-    assert_int_equal(ban_check(&ban, &error), 0);
-    ban.after = BAN_AFTER_MAX + 1;
-    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
-    ban = fine;
-    ban.max_ns = MINUTE - 1;
-    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
-    ban = fine;
-    ban.max_ns = YEAR + 1;
-    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
-    ban = fine;
-    ban.within_ns = 1;
-    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
+    assert_int_equal(ban_check(&fine, &error), 0);
+    for (size_t i = 0; i < N(wrong); i++) {
+        assert_int_equal(ban_check(&wrong[i].ban, &error), STINT_E_RANGE);
+        assert_non_null(strstr(error.message, wrong[i].error));
+    }
     ban = fine;
     ban.after = 1; /* the first denial */
     assert_int_equal(ban_check(&ban, &error), 0);

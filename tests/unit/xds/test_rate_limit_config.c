@@ -145,6 +145,26 @@ TEST(every_kind_of_metadata_is_json)
     assert_true(span_equals(only_rule()->metadata, "{\"all\":[null,1.5,true,[],{},null]}"));
 }
 
+TEST(metadata_that_cannot_be_read_is_refused)
+{
+    static const struct {
+        const char *member, *error;
+    } wrong[] = {
+        {"\x0a\x02\xff\xfe", "expected text in UTF-8, found other bytes"},
+        {"\x0a\x09z", "malformed protobuf in metadata"},
+        {"\x0a\x01z\x12\x02\x1a\x09", "malformed protobuf: expected fields of a RateLimitConfig"},
+    };
+    for (size_t i = 0; i < N(wrong); i++) {
+        struct wire metadata = {.len = 0}, descriptor = {.len = 0};
+        wire_text(&metadata, 1, wrong[i].member);
+        wire_text(&descriptor, 1, "user");
+        add_policy(&descriptor, RULE_HOUR, 1);
+        wire_message(&descriptor, 8, &metadata);
+        load(&descriptor);
+        assert_refused(wrong[i].error);
+    }
+}
+
 TEST(unknown_fields_are_skipped)
 {
     struct wire descriptor = {.len = 0};
