@@ -266,6 +266,29 @@ TEST(test_a_frozen_slot_is_kept_in_a_file)
     unlink(path);
 }
 
+static void crash_with_it_frozen(struct pair_of_quotas *two)
+{
+    take(two->table, &two->from, 1, NOW);
+    uint64_t until_ns = freeze(two, &two->from);
+    stint_table_set_now(two->table, NOW);
+    two->table->region.alone = true; /* its memory is this process's */
+    table_repair(two->table, true);
+    struct stint_decision denied = take(two->table, &two->to, 1, NOW);
+    assert_int_equal(denied.outcome, STINT_DENY);
+    assert_true(denied.retry_after_ns >= until_ns - NOW);
+    uint64_t over_ns = NOW + denied.retry_after_ns + table_grace_ns(two->table) + NS_PER_S;
+    stint_table_set_now(two->table, over_ns);
+    table_repair(two->table, false);
+    assert_int_equal(slots_in_use(two), 0);
+    assert_int_equal(take(two->table, &two->to, LIMIT, over_ns).outcome, STINT_ALLOW);
+}
+
+/* After a crash the longest of all quotas may have been meant; the next repair frees the slot. */
+TEST(test_a_frozen_slot_is_full_after_a_crash)
+{
+    with_every_two(crash_with_it_frozen);
+}
+
 static void die_after_arrival(struct pair_of_quotas *two)
 {
     take(two->table, &two->from, 1, NOW);
