@@ -533,7 +533,8 @@ static void draw_quotas(struct run *run)
         run->n_quotas++;
         draw_show_quota(quota);
     }
-    /* Two limits and two widths of state behind one rule. */
+    /* Two limits and two widths of state behind one rule: keys move between all classes. */
+    static const uint8_t resolutions[] = {24, 100, 10, 12}; /* of 16, 32, 8 and 8 bytes */
     struct stint_quota *first = &run->quotas[QUOTAS - 2], *second = &run->quotas[QUOTAS - 1];
     uint8_t pick = bytes_u8(&run->bytes);
     if (!draw_quota(&run->bytes, first, STINT_WINDOW) || first->limit > 1000)
@@ -541,7 +542,7 @@ static void draw_quotas(struct run *run)
     first->rule = BACKEND_RULE;
     *second = *first;
     second->limit = pick % 64;
-    second->resolution = pick >= 128 ? 10 : 24;
+    second->resolution = resolutions[pick / 64];
     if (stint_quota_check(second, NULL) != 0)
         *second = *first;
     MUST(stint_quota_check(first, NULL) == 0 && stint_quota_check(second, NULL) == 0);
