@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Which format a line is in, also where it resembles two of them. */
+#define _GNU_SOURCE
 #include "unit/test.h"
 
+#include "cmd/lib/input.h"
 #include "cmd/lib/source.h"
+
+#include <unistd.h>
 
 #define DATE "[17/May/2015:10:05:03 +0000]"
 
@@ -30,4 +34,32 @@ TEST(test_lines_and_their_formats)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         assert_int_equal(source_format_of(span_of_text(rows[i].line)), rows[i].format);
+}
+
+/* A path that cannot be read is named, with what to do where that is known. */
+TEST(test_files_that_cannot_be_read)
+{
+    struct stint_error error = {.message = ""};
+    struct input_stat found;
+    struct input input;
+    uint8_t some[16];
+    assert_int_equal(input_stat("/none", &found, &error), STINT_E_SYSTEM);
+    assert_non_null(strstr(error.message, "cannot open /none: "));
+    assert_int_equal(input_stat("/tmp", &found, &error), STINT_E_SYSTEM);
+    assert_non_null(strstr(error.message, "/tmp is a folder; expected a file"));
+    assert_int_equal(input_open(&input, "/none", &error), STINT_E_SYSTEM);
+    assert_non_null(strstr(error.message, "cannot open /none: "));
+    assert_int_equal(input_open(&input, "/tmp", &error), STINT_E_SYSTEM);
+    assert_non_null(strstr(error.message, "cannot read /tmp: "));
+
+    char path[] = "/tmp/test_source.XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, "0 a\n", 4) == 4);
+    close(fd);
+    assert_int_equal(input_stat(path, &found, &error), 0);
+    assert_true(found.is_regular && found.size == 4);
+    assert_int_equal(input_open(&input, path, &error), 0);
+    assert_int_equal(input_fill(&input, some, sizeof(some), &error), 4);
+    input_close(&input);
+    unlink(path);
 }

@@ -112,6 +112,17 @@ TEST(test_what_a_ban_may_be)
     assert_int_equal(ban_check(&ban, &error), 0);
 }
 
+/* Its denials cannot be counted: it bans nothing, and says so. */
+TEST(test_a_ban_that_cannot_be)
+{
+    const struct rule rule = {.id = 7, .ban = {5, 2, MINUTE, 1, DAY}};
+    serve(&s, LOGIN);
+    assert_int_equal(ban_until(s.table, &rule, span_of_text("a"), s.now_ns), 0);
+    assert_true(ban_count(s.table, &rule, span_of_text("a"), s.now_ns).is_lost);
+    ban_lift(s.table, &rule, span_of_text("a"), s.now_ns);
+    assert_int_equal(ban_until(s.table, &rule, span_of_text("a"), s.now_ns), 0);
+}
+
 /* A table in a file, closed and opened again: the ban stands, and so does how long the next is. */
 TEST(test_a_ban_outlives_the_process)
 {
