@@ -4,7 +4,7 @@
  * promises, which written by hand is read as the same, and answered. protobuf-c reads the same in
  * requests and in responses. The same bytes are read as Kuadrant's reservations and commits.
  */
-#include "bytes.h"
+#include "mutate_protobuf.h"
 
 #include "base/ns.h"
 #include "proto/grpc/rls.h"
@@ -196,6 +196,8 @@ static void check_kuadrant(struct span bytes)
     MUST(again->verb == REQUEST_SETTLE && again->ticket.slot == 3 && again->ticket.nonce == 4);
     free(out.bytes);
 }
+
+MUTATES_PROTOBUF(0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

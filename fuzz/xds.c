@@ -5,6 +5,7 @@
  * of rules, and the same again. The same bytes are read as what is kept over a restart.
  */
 #include "link_steps.h"
+#include "mutate_protobuf.h"
 
 #include "rules/yaml/rules_load.h"
 #include "xds/ads_client.h"
@@ -145,6 +146,8 @@ static void converse(struct span input)
         link_step(&session.steps, &input);
     link_free(session.steps.link, session.steps.now_ns);
 }
+
+MUTATES_PROTOBUF(1)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
