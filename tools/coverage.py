@@ -44,8 +44,8 @@ TEXT = """\
 # Coverage
 
 Which lines and branches of `src/` these tests run: the suites {suites}; of `interop` {interop}.
-The suite corpus is the fuzzers with their fixed inputs; what they find in longer runs, and the other
-suites, are not counted. Nor is what a process does that is killed, and
+The suite corpus is the fuzzers with their fixed inputs; what they find in longer runs, and the
+other suites, are not counted. Nor is what a process does that is killed, and
 what a server does once its sandbox forbids it to write the counters.
 
 `{command}` measures it anew and writes this page. Measured on {when} at commit {commit}, with
@@ -100,8 +100,8 @@ def parsers(lines):
 
 
 def parser_rows(found):
-    return "".join(f"| `{name[4:]}` | {len(runs)} | {100 * sum(runs.values()) / len(runs):.1f} % |\n"
-                   for name, runs in found.items())
+    rows = ((name, len(runs), 100 * sum(runs.values()) / len(runs)) for name, runs in found.items())
+    return "".join(f"| `{name[4:]}` | {lines} | {run:.1f} % |\n" for name, lines, run in rows)
 
 
 def check_parsers(lines):
