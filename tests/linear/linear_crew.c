@@ -2,7 +2,8 @@
 /*
  * Threads of one process, and processes on one table, call it at the same time; what they were
  * answered is checked against the sequential engine (linear.h). Rounds have keys and an hour of
- * their own. Which calls overlap differs from run to run; what is asked depends on the seed alone.
+ * their own. How many calls overlap differs from run to run, and may be none on a busy machine;
+ * what is asked depends on the seed alone.
  *
  * linear_crew [ROUNDS [SEED]]: ROUNDS of every scene, by threads and by processes.
  */
@@ -163,7 +164,6 @@ int main(int argc, char **argv)
                by_processes ? "processes" : "threads", (unsigned long long)seed,
                (unsigned long long)sums.histories, (unsigned long long)sums.calls,
                (unsigned long long)sums.overlaps, (unsigned long long)sums.displaced);
-        crew_check(sums.overlaps > 0, "no calls overlap");
     }
     munmap(batch, sizeof(*batch));
     return crew_report();
