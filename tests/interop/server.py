@@ -43,6 +43,17 @@ def free_port():
         return port
 
 
+def listens(port):
+    """A connection that waits while the port is closed is reset: then it is not yet seen closed."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=20).close()
+    except ConnectionResetError:
+        return True
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 class Server:
     """A server with the options that are given, beside ports that nobody uses.
 

@@ -6,13 +6,12 @@ One client that reads nothing keeps the server from its end for as long as a tes
 """
 import concurrent.futures
 import signal
-import socket
 
 import grpc
 
 from redis_server import until
 from rls_messages import HEALTH, NOT_SERVING, OK, SERVING, descriptor, fields, one, request
-from server import Server
+from server import Server, listens
 from test_serve import RULES, leave_unread
 from test_serve_grpc_ports import Caller
 
@@ -21,15 +20,10 @@ TAKE = {"quota": "gcra 1/40s burst=1", "key": "k"}  # the next comes before 50 s
 AT_ONCE = 50
 
 
-def is_refused(server, frontend):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", server.port(frontend))) != 0
-
-
 def end(server):
     """Ports are closed to probes of a kubelet as to any client; the server goes on."""
     server.tell(signal.SIGTERM)
-    until(lambda: all(is_refused(server, each) for each in server.frontends), "closed ports")
+    until(lambda: not any(listens(server.port(each)) for each in server.frontends), "closed ports")
     assert server.process.poll() is None
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from program import SOURCE, STINT
 from redis_server import until
-from server import Asker, Server, free_port
+from server import Asker, Server, free_port, listens
 
 INSTANTS = 200 if os.environ.get("STINT_LONG") else 20
 NOBODY = 65534
@@ -78,17 +78,6 @@ def options_of(state, ports):
 def serves(server):
     with server.connect() as client:
         return client.ask("PING") == "PONG"
-
-
-def is_refused(port):
-    """A connection that waits when the port is closed is reset, which does not yet say closed."""
-    try:
-        socket.create_connection(("127.0.0.1", port), 20).close()
-    except ConnectionResetError:
-        return False
-    except ConnectionRefusedError:
-        return True
-    return False
 
 
 def has_let_go(server, state):
@@ -252,10 +241,11 @@ def test_a_server_that_drains_is_replaced_when_its_ports_are_closed(tmp_path):
     state = tmp_path / "state"
     with Server("--state", state, "--drain-time", "60s") as server:
         client = drain(server)
-        until(lambda: is_refused(server.resp) and is_refused(server.http), "its ports are closed")
+        until(lambda: not listens(server.resp) and not listens(server.http),
+              "its ports are closed")
         with replaced(server, state) as new:
             server.wait_for("handed_over")
-            assert not is_refused(server.http)
+            assert listens(server.http)
             with new.connect() as other:
                 assert other.throttle("k", 1, 1, 3600)[0] == 1
             client.close()

@@ -20,7 +20,7 @@ import pytest
 
 from measure import KIB, MIB, cpu_s, descriptors, metric, own_memory, status, until
 from program import STINT
-from server import Resp, Server, free_port
+from server import Resp, Server, free_port, listens
 
 IS_LONG = os.environ.get("STINT_LONG") == "1"
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: the socket is not closed but reset
@@ -59,14 +59,6 @@ def connections(server):
     """Those of RESP, and of HTTP without the one that asks."""
     return (metric(server.http, "stint_connections", frontend="resp") +
             metric(server.http, "stint_connections", frontend="http") - 1)
-
-
-def listens(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=20).close()
-        return True
-    except ConnectionRefusedError:
-        return False
 
 
 @contextlib.contextmanager
