@@ -4,6 +4,7 @@
  * on until it needs no more: it says that there is no memory, and keeps nothing.
  */
 #define _GNU_SOURCE
+#include "unit/refusals.h"
 #include "unit/test_protobuf.h"
 
 #include "cmd/lib/input.h"
@@ -20,36 +21,13 @@
 
 #define PADDING_MAX 1000
 
-/* ---- Memory: tests/meson.build links calls of malloc() to these ------------------------------ */
+/* ---- Memory ---------------------------------------------------------------------------------- */
 
-static long left = -1; /* allocations until one is refused; below 0: none is */
+enum { MEMORY };
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *bytes, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *bytes, size_t size);
-
-static bool is_refused(void)
-{
-    return left >= 0 && left-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return is_refused() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return is_refused() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *bytes, size_t size)
-{
-    return is_refused() ? NULL : __real_realloc(bytes, size);
-}
+REFUSES(MEMORY, ENOMEM, void *, malloc, NULL, (size_t size), (size))
+REFUSES(MEMORY, ENOMEM, void *, calloc, NULL, (size_t n, size_t size), (n, size))
+REFUSES(MEMORY, ENOMEM, void *, realloc, NULL, (void *bytes, size_t size), (bytes, size))
 
 /* ---- Readers: whether they could; if not, why where they say it ------------------------------ */
 
@@ -249,10 +227,9 @@ static long refuse_each(const char *name, bool (*read)(struct stint_error *error
     long n = 0;
     for (; !is_read; n++) {
         struct stint_error error = {.message = ""};
-        left = n;
+        refuse(MEMORY, n);
         is_read = read(&error);
-        bool was_refused = left < 0;
-        left = -1;
+        bool was_refused = refused();
         if (is_read == was_refused || (was_refused && strstr(error.message, "memory") == NULL))
             fail_msg("%s: allocation %ld refused: %d, read: %d, %s", name, n, was_refused, is_read,
                      error.message);

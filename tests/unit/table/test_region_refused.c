@@ -4,15 +4,15 @@
  * second, and so on. Opening fails with a message, or does without, and leaves nothing behind.
  */
 #define _GNU_SOURCE
+#include "unit/refusals.h"
 #include "unit/region_file.h"
 
 #include "table/region/owner.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* ---- The system: tests/meson.build links calls to these -------------------------------------- */
+/* ---- The system ------------------------------------------------------------------------------ */
 
 enum call {
     CALL_MMAP,
@@ -28,75 +28,19 @@ enum call {
 
 static const char *const call_names[CALLS] = {"mmap", "fstat",      "pwrite", "fsync",
                                               "link", "getentropy", "open",   "read"};
-static enum call refused = CALLS;
-static long left = -1; /* calls of that kind until one is refused; below 0: none is */
 
-static bool is_refused(enum call call)
-{
-    if (call != refused || left < 0 || left-- > 0)
-        return false;
-    errno = EIO;
-    return true;
-}
-
-void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
-int __real_fstat64(int fd, struct stat *status);
-ssize_t __real_pwrite64(int fd, const void *bytes, size_t size, off_t offset);
-int __real_fsync(int fd);
-int __real_link(const char *from, const char *to);
-int __real_getentropy(void *bytes, size_t size);
-int __real_open64(const char *name, int flags, mode_t mode);
-ssize_t __real_read(int fd, void *bytes, size_t size);
-
-void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
-int __wrap_fstat64(int fd, struct stat *status);
-ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t offset);
-int __wrap_fsync(int fd);
-int __wrap_link(const char *from, const char *to);
-int __wrap_getentropy(void *bytes, size_t size);
-int __wrap_open64(const char *name, int flags, mode_t mode);
-ssize_t __wrap_read(int fd, void *bytes, size_t size);
-
-void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
-{
-    return is_refused(CALL_MMAP) ? MAP_FAILED
-                                 : __real_mmap64(at, size, protection, flags, fd, offset);
-}
-
-int __wrap_fstat64(int fd, struct stat *status)
-{
-    return is_refused(CALL_FSTAT) ? -1 : __real_fstat64(fd, status);
-}
-
-ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t size, off_t offset)
-{
-    return is_refused(CALL_PWRITE) ? -1 : __real_pwrite64(fd, bytes, size, offset);
-}
-
-int __wrap_fsync(int fd)
-{
-    return is_refused(CALL_FSYNC) ? -1 : __real_fsync(fd);
-}
-
-int __wrap_link(const char *from, const char *to)
-{
-    return is_refused(CALL_LINK) ? -1 : __real_link(from, to);
-}
-
-int __wrap_getentropy(void *bytes, size_t size)
-{
-    return is_refused(CALL_RANDOM) ? -1 : __real_getentropy(bytes, size);
-}
-
-int __wrap_open64(const char *name, int flags, mode_t mode)
-{
-    return is_refused(CALL_OPEN) ? -1 : __real_open64(name, flags, mode);
-}
-
-ssize_t __wrap_read(int fd, void *bytes, size_t size)
-{
-    return is_refused(CALL_READ) ? -1 : __real_read(fd, bytes, size);
-}
+REFUSES(CALL_MMAP, EIO, void *, mmap64, MAP_FAILED,
+        (void *at, size_t size, int protection, int flags, int fd, off_t offset),
+        (at, size, protection, flags, fd, offset))
+REFUSES(CALL_FSTAT, EIO, int, fstat64, -1, (int fd, struct stat *status), (fd, status))
+REFUSES(CALL_PWRITE, EIO, ssize_t, pwrite64, -1,
+        (int fd, const void *bytes, size_t size, off_t offset), (fd, bytes, size, offset))
+REFUSES(CALL_FSYNC, EIO, int, fsync, -1, (int fd), (fd))
+REFUSES(CALL_LINK, EIO, int, link, -1, (const char *from, const char *to), (from, to))
+REFUSES(CALL_RANDOM, EIO, int, getentropy, -1, (void *bytes, size_t size), (bytes, size))
+REFUSES(CALL_OPEN, EIO, int, open64, -1, (const char *name, int flags, mode_t mode),
+        (name, flags, mode))
+REFUSES(CALL_READ, EIO, ssize_t, read, -1, (int fd, void *bytes, size_t size), (fd, bytes, size))
 
 /* ---- Tests ----------------------------------------------------------------------------------- */
 
@@ -116,11 +60,9 @@ static void open_with(const struct stint_table_options *options, enum call call)
     for (long n = 0;; n++) {
         struct region region;
         struct stint_error error = {.code = 0};
-        refused = call;
-        left = n;
+        refuse((int)call, n);
         int code = region_open(&region, options, &error);
-        bool was_refused = left < 0;
-        left = -1;
+        bool was_refused = refused();
         if (code == 0)
             region_close(&region);
         else if (!was_refused || error.code != code || error.message[0] == '\0')
@@ -149,9 +91,9 @@ TEST(opening_a_region_without_the_system)
 TEST(a_private_page_without_the_system)
 {
     struct stint_error error;
-    refused = CALL_MMAP;
-    left = 0;
+    refuse(CALL_MMAP, 0);
     assert_null(region_map_private(&error));
+    assert_true(refused());
     assert_int_equal(error.code, STINT_E_SYSTEM);
     assert_string_equal(error.message, "cannot map a page that fork wipes: Input/output error");
 }
@@ -163,10 +105,9 @@ TEST(a_process_that_cannot_be_seen_has_not_ended)
     uint64_t self = owner_self();
     assert_false(owner_has_ended(self));
     for (size_t i = 0; i < N(calls); i++) {
-        refused = calls[i];
-        left = 0;
+        refuse((int)calls[i], 0);
         bool has_ended = owner_has_ended(self);
-        assert_true(left < 0);
+        assert_true(refused());
         assert_false(has_ended);
     }
 }
