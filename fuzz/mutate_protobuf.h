@@ -12,6 +12,7 @@
 #include "bytes.h"
 
 #include "base/splitmix.h"
+#include "proto/grpc/wire.h"
 
 #include <stdbool.h>
 
@@ -48,7 +49,7 @@ static inline void mutate_put(struct mutate_out *out, struct span bytes)
 static inline size_t mutate_varint(struct span bytes, uint64_t *number)
 {
     *number = 0;
-    for (size_t i = 0; i < bytes.len && i < 10; i++) {
+    for (size_t i = 0; i < bytes.len && i < WIRE_VARINT_MAX; i++) {
         *number |= (uint64_t)(bytes.ptr[i] & 127) << 7 * i;
         if (bytes.ptr[i] < 128)
             return i + 1;
@@ -64,14 +65,14 @@ static inline size_t mutate_field(struct span bytes, size_t *len)
     if (at == 0)
         return 0;
     switch (key & 7) {
-    case 0:
+    case WIRE_VARINT:
         *len = mutate_varint(span_after(bytes, at), &number);
         return *len > 0 ? at : 0;
-    case 1:
-    case 5:
-        *len = (key & 7) == 1 ? 8 : 4;
+    case WIRE_64BIT:
+    case WIRE_32BIT:
+        *len = (key & 7) == WIRE_64BIT ? 8 : 4;
         return *len <= bytes.len - at ? at : 0;
-    case 2:
+    case WIRE_BYTES:
         more = mutate_varint(span_after(bytes, at), &number);
         if (more == 0 || number > bytes.len - at - more)
             return 0;
@@ -90,20 +91,16 @@ static inline size_t mutate_field_cut(struct span bytes)
 
 static inline bool mutate_is_message(struct span bytes)
 {
-    while (bytes.len > 0) {
-        size_t len, at = mutate_field(bytes, &len);
-        if (at == 0)
-            return false;
-        bytes = span_after(bytes, at + len);
-    }
-    return true;
+    static const struct wire_message unknown = {.n_known = 0};
+    struct wire_value value;
+    return wire_read(&unknown, &bytes, &value) == 0;
 }
 
 static inline struct span mutate_field_inside(struct span piece, bool *nests)
 {
     size_t len, at = mutate_field(piece, &len);
     struct span inside = span_of(piece.ptr + at, at > 0 ? len : piece.len);
-    *nests = at > 0 && (piece.ptr[0] & 7) == 2 && mutate_is_message(inside);
+    *nests = at > 0 && (piece.ptr[0] & 7) == WIRE_BYTES && mutate_is_message(inside);
     return inside;
 }
 
@@ -112,11 +109,11 @@ static inline void mutate_field_wrap(struct mutate_out *out, struct span piece, 
     uint64_t key = 0, number, left = inside.len;
     size_t len, at = mutate_field(piece, &len) > 0 ? mutate_varint(piece, &key) : 0;
     mutate_put(out, span_of(piece.ptr, at));
-    if (at > 0 && (key & 7) == 2) {
+    if (at > 0 && (key & 7) == WIRE_BYTES) {
         for (; left > 127; left >>= 7)
             mutate_put(out, span_of(&(uint8_t){(uint8_t)(left | 128)}, 1));
         mutate_put(out, span_of(&(uint8_t){(uint8_t)left}, 1));
-    } else if (at > 0 && (key & 7) == 0 && mutate_varint(inside, &number) != inside.len) {
+    } else if (at > 0 && (key & 7) == WIRE_VARINT && mutate_varint(inside, &number) != inside.len) {
         inside = span_of("\x7f", 1); /* a number has an end */
     }
     mutate_put(out, inside);

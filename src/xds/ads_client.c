@@ -56,7 +56,7 @@ static int end_stream(struct ads_client *client)
 /* nghttp2 may reset the stream itself, for a frame that must not come; sending that closes it. */
 static int flush(struct ads_client *client)
 {
-    int code = grpc_link_flush(&client->grpc);
+    int code = client->grpc.has_ended ? 0 : grpc_link_flush(&client->grpc);
     return code == 0 && client->grpc.has_ended ? end_stream(client) : code;
 }
 
@@ -196,8 +196,6 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
     /* Also a response that had to wait: these bytes may have come before the timer. */
     if (code == 0)
         code = read_response(client);
-    if (code == 0 && client->grpc.has_ended)
-        code = end_stream(client);
     if (code == 0)
         code = flush(client);
     arm(client);
