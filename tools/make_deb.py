@@ -46,20 +46,16 @@ def build(folder):
 
 def make_root(root, arch):
     """A Debian with a compiler for `arch` and its libraries, those of the image among them."""
-    mark, control = root.with_suffix(".control"), release.SOURCE / "packaging/deb/control"
-    if mark.exists() and mark.read_bytes() == control.read_bytes():
-        return
-    shutil.rmtree(root, ignore_errors=True)
+    control = release.SOURCE / "packaging/deb/control"
     own = release.run("dpkg", "--print-architecture").strip()
     install = ("apt-get -q -y --no-install-recommends --build-profiles nodoc "
                f"--host-architecture {arch} build-dep /source")
-    release.run(
-        "mmdebstrap", "--quiet", "--variant=apt", f"--architectures={own},{arch}",
+    release.make_debian(
+        root, control.read_text(), f"--architectures={own},{arch}",
         f"--include=ca-certificates,crossbuild-essential-{arch},libcurl3-gnutls:{arch}",
         '--customize-hook=mkdir --parents "$1/source/debian"',
         f'--customize-hook=cp "{control}" "$1/source/debian"',
-        f'--customize-hook=chroot "$1" {install}', release.codename(), root)
-    shutil.copy(control, mark)
+        f'--customize-hook=chroot "$1" {install}')
 
 
 def cross_build(folder, arch):

@@ -45,6 +45,22 @@ def codename():
     return re.search(r"^VERSION_CODENAME=(\S+)", text, re.M)[1]
 
 
+def make_debian(folder, made_of, *options):
+    """A Debian of the release that runs here, unless the one in the folder was made of the same.
+
+    In a mount namespace of its own: mmdebstrap mounts the machine's /dev/shm in the folder. When
+    it is killed, the mount ends with it. Else removing the folder would empty /dev/shm.
+    """
+    mark = folder.with_suffix(".made-of")
+    if mark.exists() and mark.read_text() == made_of:
+        return
+    mark.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    run("unshare", "--mount", "mmdebstrap", "--quiet", "--variant=apt", *options, codename(),
+        folder)
+    mark.write_text(made_of)
+
+
 @functools.cache
 def commit():
     """In full, or "" outside of a clone."""

@@ -7,7 +7,6 @@ its processes, mounts, network and names are in namespaces. All of this needs ro
 import contextlib
 import ctypes
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -78,17 +77,9 @@ def network_of(pid):
 
 
 def make_root(folder):
-    """The files of a small Debian, of the release that runs here."""
-    mark = folder.with_suffix(".packages")
-    wanted = " ".join(INCLUDED)
-    if mark.exists() and mark.read_text() == wanted:
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=apt",
-                           f"--include={','.join(INCLUDED)}", release.codename(), folder],
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    mark.write_text(wanted)
+    """The files of a small Debian."""
+    packages = ",".join(INCLUDED)
+    release.make_debian(folder, packages, f"--include={packages}")
 
 
 def own_control_group():
