@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
+import socket
 import struct
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]  # of the checkout
@@ -50,6 +52,18 @@ def finish(*pids: int) -> None:
             raise AssertionError(f"{len(left)} processes did not end")
         time.sleep(0.001)
     assert not failed
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that the kernel gives to no other process while a server starts on it.
+
+    The server gets it: its socket sets SO_REUSEADDR as this one does, and this one does not listen.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

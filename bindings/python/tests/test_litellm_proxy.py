@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from fake_provider import FakeProvider
+from support import reserved_port
 
 import stint
 
@@ -38,25 +38,21 @@ budget = Budget(key=by("end_user"), **{{
 """
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None,
-          seen: Callable[[], Any] = lambda: None) -> None:
+def until(condition: Callable[[], bool], seen: Callable[[], Any] = lambda: None) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"the condition did not come true: {seen()}"
-        assert process is None or process.poll() is None, "the proxy has ended"
         time.sleep(0.05)
 
 
 class Proxy:
-    def __init__(self, provider: FakeProvider, folder: Path) -> None:
+    def __init__(self, provider: FakeProvider, folder: Path, port: int) -> None:
         self.provider = provider
         self.key = f"sk-{secrets.token_hex(32)}"
         self.table = stint.Table(str(folder / "llm.stint"))
         self.limiters = {name: stint.Limiter(self.table, quota, name=name)
                          for name, quota in LIMITS.items()}
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{port}"
         models = (("big", "gpt-4o"), ("small", "gpt-4o-mini"))
         (folder / "callback.py").write_text(CALLBACK)
         (folder / "config.yaml").write_text(json.dumps({
@@ -71,12 +67,13 @@ class Proxy:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [Path(sys.executable).with_name("litellm"), "--config", "config.yaml",
-                 "--host", "127.0.0.1", "--port", self.url.rpartition(":")[2],
+                 "--host", "127.0.0.1", "--port", str(port),
                  "--num_workers", "2", "--run_gunicorn"], cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True",
                      "PYTHONPATH": str(folder), "STINT_TABLE": str(folder / "llm.stint")})
 
     def is_up(self) -> bool:
+        assert self.process.poll() is None, f"the proxy has ended: {self.log.read_text()}"
         try:
             return httpx.get(f"{self.url}/health/liveliness", timeout=5).status_code == 200
         except httpx.HTTPError:
@@ -98,10 +95,10 @@ class Proxy:
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    with FakeProvider() as provider:
-        started = Proxy(provider, tmp_path_factory.mktemp("proxy"))
+    with FakeProvider() as provider, reserved_port() as port:
+        started = Proxy(provider, tmp_path_factory.mktemp("proxy"), port)
         try:
-            until(started.is_up, started.process)
+            until(started.is_up, started.log.read_text)
             yield started
         finally:
             provider.release()

@@ -15,8 +15,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from web_served import free_port
+from support import reserved_port
 
 import stint
 from stint.http import (Proxies, Request, RequestError, Rule, address, first_of, format_address,
@@ -243,24 +242,24 @@ def server(tmp_path_factory):
         pytest.skip("STINT_BIN names no program")
     folder = tmp_path_factory.mktemp("server")
     (folder / "rules.yaml").write_text(RULES)
-    port = free_port()
     trusted = [f"--http-trusted-proxies={network}" for network in TRUSTED]
-    with (folder / "log").open("wb") as log:
+    with reserved_port() as port, (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [program, "serve", "--rules", folder / "rules.yaml", "--http", f"127.0.0.1:{port}",
              "--http-descriptors", "address/32/64", "--http-domain", "web", *trusted],
             stdout=log, stderr=log)
-    try:
-        ends = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            assert process.poll() is None and time.monotonic() < ends, (folder / "log").read_text()
-            time.sleep(0.02)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(20)
+        try:
+            ends = time.monotonic() + 20
+            while True:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                assert process.poll() is None and time.monotonic() < ends, \
+                    (folder / "log").read_text()
+                time.sleep(0.02)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 def ask(port, method, target, headers=(), body=None):

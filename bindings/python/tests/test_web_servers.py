@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import web_served
+from support import reserved_port
 
 import stint
 
@@ -105,10 +106,11 @@ def wait_for_workers(process, bind, log):
 def bind(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     server, app = SERVERS[request.param]
-    address = f"127.0.0.1:{web_served.free_port()}"
-    with running(server(app, address), folder / "table", folder / "log") as process:
-        wait_for_workers(process, address, folder / "log")
-        yield address
+    with reserved_port() as port:
+        address = f"127.0.0.1:{port}"
+        with running(server(app, address), folder / "table", folder / "log") as process:
+            wait_for_workers(process, address, folder / "log")
+            yield address
 
 
 def fire(bind, **request):
@@ -210,12 +212,13 @@ def test_behind_a_unix_socket(name, tmp_path):
 def test_a_websocket_is_refused_before_it_opens(tmp_path):
     server, app = SERVERS["fastapi"]
     log = tmp_path / "log"
-    bind = f"127.0.0.1:{web_served.free_port()}"
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "X-User": "ws"}
-    with running(server(app, bind), tmp_path / "table", log) as process:
-        wait_for_workers(process, bind, log)
-        replies = [ask_upgrade(bind, upgrade) for _ in range(LIMIT + 2)]
+    with reserved_port() as port:
+        bind = f"127.0.0.1:{port}"
+        with running(server(app, bind), tmp_path / "table", log) as process:
+            wait_for_workers(process, bind, log)
+            replies = [ask_upgrade(bind, upgrade) for _ in range(LIMIT + 2)]
     assert [status for status, _ in replies] == [101] * LIMIT + [429] * 2
     assert replies[0][1]["RateLimit"].startswith('"served";r=39;t=')
     assert int(replies[-1][1]["Retry-After"]) > 0

@@ -6,25 +6,13 @@ A request for /pid passes, and says which worker answered.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
-import socket
 
 import stint
 from stint.http import Rule, address, first_of, header
 
 LIMIT = "40/1h"
 PROXY = "127.0.0.1"
-
-
-def free_port():
-    """Below the ports that the kernel gives to clients: no connection takes it in between."""
-    while True:
-        port = random.randint(10_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def rule():
