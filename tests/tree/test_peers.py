@@ -50,7 +50,7 @@ def test_each_peer_is_fixed_or_says_why_not(peer):
 def test_versions_of_the_table_are_those_of_the_lock_files():
     peers = {peer.name: peer.version for peer in PEERS}
     cargo = (SOURCE / "bench/peers/rust/Cargo.lock").read_text()
-    for name in ("governor", "throttlecrab"):
+    for name in ("governor", "throttlecrab", "limitador"):
         assert f'name = "{name}"\nversion = "{peers[name]}"' in cargo
     sums = (SOURCE / "bench/peers/go/go.sum").read_text()
     for name, module in (("golang.org/x/time/rate", "golang.org/x/time"),
