@@ -29,7 +29,7 @@ class Peer:
     missing: str | None = None
     folder: str = ""  # of bench/peers, if several peers are built together
     forms: dict = field(default_factory=dict)
-    only_strict: list = field(default_factory=list)
+    only: dict = field(default_factory=dict)  # rows of forms that are not in all rows
     share: float = 1.0
     threads: int = 2
     out: Path | None = None
@@ -42,6 +42,9 @@ class Peer:
     def filled(self, text):
         return text.replace("{tree}", str(self.tree)).replace("{out}", str(self.out)) \
             .replace("{version}", self.version)
+
+    def forms_of(self, row):
+        return [form for form in self.forms if row in self.only.get(form, [row])]
 
     @property
     def command(self):

@@ -52,9 +52,12 @@ ASK = Row("strictness", "ask", limit=LIMIT, period_ms=int(1000 * WINDOW_S))
 def stint(context):
     return build.Peer(
         name="stint", version="this tree", url="", run=[str(context.build / "bench/peer_stint")],
-        forms={"gcra": "gcra, 8 bytes", "window": "window, 16 bytes", "log": "log"},
-        only_strict=["log"],
-        fastest="the static library, a table in memory with huge pages where there are any")
+        forms={"gcra": "gcra, 8 bytes", "window": "window, 16 bytes",
+               "gcra-batch": "gcra, 32 keys in a call", "window-batch": "window, 32 keys in a call",
+               "log": "log"},
+        only={"gcra-batch": ["keyed"], "window-batch": ["keyed"], "log": ["ask"]},
+        fastest="the static library, a table in memory with huge pages where there are any; "
+                "callers that have many keys at once pass them in one call")
 
 
 class Program:
@@ -121,11 +124,14 @@ def had(context):
                                if peer.forms and not peer.missing]
 
 
+def asked(context, row):
+    return [(peer, form) for peer in had(context) if peer.threads >= row.threads
+            for form in peer.forms_of(row.row)]
+
+
 def prepare(context, row):
     """Programs that are ready, and paused."""
-    chosen = [(peer, form) for peer in had(context) for form in peer.forms
-              if peer.threads >= row.threads and form not in peer.only_strict]
-    programs = [Program(context, peer, form, row) for peer, form in chosen]
+    programs = [Program(context, peer, form, row) for peer, form in asked(context, row)]
     for program in programs:
         program.answer()
         program.pause()
@@ -160,8 +166,7 @@ def speed(context, row):
 def memory(context):
     """One program after the other: nothing here is a time."""
     results, baseline = [], None
-    for peer, form in [(peer, form) for peer in had(context) for form in peer.forms
-                       if form not in peer.only_strict]:
+    for peer, form in asked(context, MEMORY):
         context.say(f"memory: {peer.name}, {peer.forms[form]}")
         program = Program(context, peer, form, MEMORY)
         try:
@@ -193,9 +198,8 @@ def strictness(context):
         return result.most(peer.name, program.title, LIMIT, found)
 
     context.say("strictness: libraries")
-    forms = [(peer, form) for peer in had(context) for form in peer.forms]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda chosen: attack(*chosen), forms))
+        return list(pool.map(lambda chosen: attack(*chosen), asked(context, ASK)))
 
 
 def make_sequences(context):

@@ -11,6 +11,7 @@
 
 #define KEY_LEN 16
 #define THREADS_MAX 8
+#define BATCH 32
 #define OTHER_KEYS 64 /* of the state sizes that are not used */
 
 struct bench {
@@ -20,6 +21,7 @@ struct bench {
     uint32_t *sequence;
     size_t sequence_len; /* a power of two */
     unsigned long n_keys, n_threads, operations, turns;
+    bool in_batches;
 };
 
 struct thread {
@@ -94,14 +96,42 @@ static void turn_report(const struct bench *bench, unsigned long granted, struct
            seconds(CLOCK_MONOTONIC) - start.wall);
 }
 
+static const char *key_at(const struct bench *bench, size_t at)
+{
+    return bench->keys[bench->sequence[at & (bench->sequence_len - 1)]];
+}
+
+/* All keys of a batch are decided at one time, as by a caller that has them at once. */
+static unsigned long take_batch(const struct bench *bench, size_t at, size_t n)
+{
+    struct stint_item items[BATCH];
+    struct stint_decision decisions[BATCH];
+    unsigned long granted = 0;
+    assert(n <= BATCH);
+    for (size_t i = 0; i < n; i++)
+        items[i] = (struct stint_item){.quota = &bench->quota,
+                                       .key = key_at(bench, at + i),
+                                       .key_len = KEY_LEN,
+                                       .cost = 1};
+    stint_take_batch(bench->table, items, decisions, n, stint_now(bench->table));
+    for (size_t i = 0; i < n; i++)
+        granted += decisions[i].outcome == STINT_ALLOW;
+    return granted;
+}
+
 static void *thread_keyed(void *arg)
 {
     struct thread *thread = arg;
     const struct bench *bench = thread->bench;
     unsigned long share = bench->operations / bench->n_threads, granted = 0;
     size_t at = bench->turns * share + thread->number * (bench->sequence_len / bench->n_threads);
-    for (unsigned long i = 0; i < share; i++)
-        granted += take(bench, bench->keys[bench->sequence[(at + i) & (bench->sequence_len - 1)]]);
+    if (bench->in_batches) {
+        for (unsigned long i = 0; i < share; i += BATCH)
+            granted += take_batch(bench, at + i, share - i < BATCH ? share - i : BATCH);
+    } else {
+        for (unsigned long i = 0; i < share; i++)
+            granted += take(bench, key_at(bench, at + i));
+    }
     thread->granted = granted;
     return NULL;
 }
@@ -187,12 +217,16 @@ static void prepare_keyed(struct bench *bench, const char *path)
     }
 }
 
+/* A form is the name of an algorithm, with "-batch" behind it if keys are passed in batches. */
 static void quota_read(struct bench *bench, const char *form, const char *limit,
                        const char *period_ms)
 {
     char spec[128];
     struct stint_error error;
-    snprintf(spec, sizeof(spec), "%s %s/%sms", form, limit, period_ms);
+    const char *dash = strchr(form, '-');
+    int name_len = dash != NULL ? (int)(dash - form) : (int)strlen(form);
+    bench->in_batches = dash != NULL && strcmp(dash, "-batch") == 0;
+    snprintf(spec, sizeof(spec), "%.*s %s/%sms", name_len, form, limit, period_ms);
     if (stint_quota_parse(&bench->quota, spec, &error) < 0) {
         fprintf(stderr, "%s\n", error.message);
         exit(2);
