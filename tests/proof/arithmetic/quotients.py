@@ -10,6 +10,8 @@ and floor(n R / M) is floor(n / d) or one less. With R + 1, M <= (R + 1) d <= M 
 n <= M / d the result is less than 1 / d above n / d: then its floor is the quotient's. Of shares,
 ceil(p x / w) > s exactly if p x > s w, exactly if x > floor(s w / p): both sides are integers.
 
+The code then adds one where what is left is d or more; or rounds up.
+
 This program looks whether that is so: of small words for all n and d, of 64 bits for the bounds of
 R at each power of two, beside it, and at the periods of common quotas.
 """
@@ -26,6 +28,9 @@ def check_words(bits):
         for n in range(words):
             assert n // d - (n * low >> bits) in (0, 1), (bits, d, n)
             assert n > words // d or n * (low + 1) >> bits == n // d, (bits, d, n)
+            over = n - (n * low >> bits) * d
+            assert (n * low >> bits) + (over >= d) == n // d, (bits, d, n)
+            assert (n * low >> bits) + (over > 0) + (over > d) == -(-n // d), (bits, d, n)
             count += 1
     return count
 
