@@ -41,9 +41,9 @@ static struct stint_quota quota = {QUOTA};
 /* ---- Quotients ------------------------------------------------------------------------------- */
 
 /*
- * A quotient by a reciprocal is the high half of a product of 128 bits; two of these are more than a
- * solver can decide. So run_esbmc.py takes the functions below out of the code: there is a prototype
- * instead of each, and the code itself is whole_NAME(). Once the quota is checked, each gives any
+ * A quotient by a reciprocal is the high half of a product of 128 bits; two of these are more than
+ * a solver can decide. So run_esbmc.py takes the functions below out of the code: a prototype is
+ * left of each, and the code itself is whole_NAME(). Once the quota is checked, each gives any
  * number that its contract allows. proof_quotients() and quotients.py prove the contracts.
  */
 static bool is_checked;
@@ -57,11 +57,12 @@ static bool is_quotient(uint64_t q, uint64_t n, uint64_t d, bool is_exact)
 static uint64_t any_quotient(uint64_t n, uint64_t d, bool is_exact)
 {
     uint64_t q = nondet_u64();
-    __ESBMC_assume(is_quotient(q, n, d, is_exact));
+    __ESBMC_assume(q <= UINT64_MAX / d && q * d <= n);
+    __ESBMC_assume(n - q * d < (is_exact ? d : 2 * d));
     return q;
 }
 
-/* Reciprocals: UINT64_MAX / d gives the quotient or one less; one more, the quotient up to 2^64 / d. */
+/* UINT64_MAX / d gives the quotient or one less; one more than it, the quotient up to 2^64 / d. */
 static uint64_t mul_hi(uint64_t n, uint64_t reciprocal)
 {
     uint64_t d = quota.algorithm == STINT_GCRA ? quota.derived.interval_ticks : quota.period_ns;
