@@ -152,16 +152,18 @@ static void clear(const struct asking *asking, struct wide_state *wide)
 }
 
 /*
- * Whether nothing is lost with a slot. Call it when its owner word is ours, or that of an owner
- * that is stuck: no other thread can change the result then.
+ * Whether nothing is lost with a slot: what a stuck owner has left beside an abandoned tag counts
+ * for no key. Call it when its owner word is ours, or that of an owner that is stuck: no other
+ * thread can change the result then.
  */
 static bool is_free(const struct asking *asking, const struct place *place)
 {
     uint64_t expires_at_ns = wide_expires_at(&place->seen);
     if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
-    return place->seen.pair.first == 0 || place->worth == WORTH_PENDING || place->is_damaged ||
-           expires_at_ns == 0 ||
+    uint64_t tag_word = place->seen.pair.first;
+    return tag_word == 0 || tag_word == TAG_ABANDONED || place->worth == WORTH_PENDING ||
+           place->is_damaged || expires_at_ns == 0 ||
            add_sat(expires_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
 }
 

@@ -7,12 +7,14 @@
  *   ALGORITHM   gcra, …; ALGORITHM_FILE its file
  *   QUOTA       initial values of fields of struct stint_quota
  *   STATE_WORDS words of its state
+ *   CUT_gcra, … where quotients of that algorithm are cut out
  *   PROPERTY    one of the functions below
  */
 #include <stdbool.h>
 #include <stdint.h>
 
 uint64_t nondet_u64(void);
+void __ESBMC_assume(_Bool condition);
 
 #include ALGORITHM_FILE
 
@@ -25,7 +27,6 @@ uint64_t nondet_u64(void);
 
 uint32_t nondet_u32(void);
 uint8_t nondet_u8(void);
-void __ESBMC_assume(_Bool condition);
 
 /* A message is not of interest here. */
 int err_set(struct stint_error *error, int code, const char *format, ...)
@@ -35,9 +36,171 @@ int err_set(struct stint_error *error, int code, const char *format, ...)
     return code;
 }
 
-/* ---- A decision on any state ----------------------------------------------------------------- */
-
 static struct stint_quota quota = {QUOTA};
+
+/* ---- Quotients ------------------------------------------------------------------------------- */
+
+/*
+ * A quotient by a reciprocal is the high half of a product of 128 bits; two of these are more than
+ * a solver can decide. So run_esbmc.py takes the functions below out of the code: a prototype is
+ * left of each, and the code itself is whole_NAME(). Once the quota is checked, each gives any
+ * number that its contract allows. proof_quotients() and quotients.py prove the contracts.
+ */
+static bool is_checked;
+
+/* Whether q is floor(n / d), or one less. */
+static bool is_quotient(uint64_t q, uint64_t n, uint64_t d, bool is_exact)
+{
+    return q <= UINT64_MAX / d && q * d <= n && n - q * d < (is_exact ? d : 2 * d);
+}
+
+static uint64_t any_quotient(uint64_t n, uint64_t d, bool is_exact)
+{
+    uint64_t q = nondet_u64();
+    __ESBMC_assume(q <= UINT64_MAX / d && q * d <= n);
+    __ESBMC_assume(n - q * d < (is_exact ? d : 2 * d));
+    return q;
+}
+
+/* UINT64_MAX / d gives the quotient or one less; one more than it, the quotient up to 2^64 / d. */
+static uint64_t mul_hi(uint64_t n, uint64_t reciprocal)
+{
+    uint64_t d = quota.algorithm == STINT_GCRA ? quota.derived.interval_ticks : quota.period_ns;
+    if (!is_checked)
+        return whole_mul_hi(n, reciprocal);
+    if (reciprocal == UINT64_MAX / d)
+        return any_quotient(n, d, false);
+    assert(quota.algorithm == STINT_WINDOW);
+    d = quota.resolution;
+    bool is_up = reciprocal == UINT64_MAX / d + 1;
+    assert((is_up && n <= UINT64_MAX / d) || reciprocal == UINT64_MAX / d);
+    return any_quotient(n, d, is_up);
+}
+
+#ifdef CUT_gcra
+static uint64_t gcra_whole_units(const struct stint_quota *of, uint64_t ticks)
+{
+    return any_quotient(ticks, of->derived.interval_ticks, true);
+}
+
+static void proof_quotients(void)
+{
+    uint64_t ticks = nondet_u64();
+    assert(is_quotient(whole_gcra_whole_units(&quota, ticks), ticks, quota.derived.interval_ticks,
+                       true));
+}
+#endif
+
+#ifdef CUT_sliding_counter
+static uint64_t number_at(const struct stint_quota *of, uint64_t at_ns)
+{
+    return any_quotient(at_ns, of->period_ns, true);
+}
+
+static void proof_quotients(void)
+{
+    uint64_t at_ns = nondet_u64();
+    assert(is_quotient(whole_number_at(&quota, at_ns), at_ns, quota.period_ns, true));
+}
+
+/*
+ * A share x of whole w: up = ceil(units * x / w) and down = floor(units * w / of). They are linked:
+ * ceil(p * x / w) > s exactly if p * x > s * w, exactly if x > floor(s * w / p).
+ */
+#define SHARES 3
+struct up {
+    uint64_t units, part, up;
+} ups[SHARES];
+struct down {
+    uint64_t units, of, down;
+} downs[SHARES];
+
+static void link(const struct up *up, const struct down *down)
+{
+    __ESBMC_assume(up->units != down->of || up->units == 0 ||
+                   (up->up > down->units) == (down->down < up->part));
+}
+
+static uint64_t mul_div_up(uint64_t units, uint64_t part, uint64_t whole)
+{
+    if (!is_checked)
+        return whole_mul_div_up(units, part, whole);
+    assert(part <= whole && whole == quota.period_ns);
+    for (int i = 0; i < SHARES; i++)
+        if (units == ups[i].units && part == ups[i].part)
+            return ups[i].up;
+    struct up up = {units, part, nondet_u64()};
+    __ESBMC_assume(up.up <= units && (part < whole || up.up == units));
+    __ESBMC_assume((up.up == 0) == (units == 0 || part == 0));
+    for (int i = 0; i < SHARES; i++)
+        link(&up, &downs[i]);
+    ups[2] = ups[1];
+    ups[1] = ups[0];
+    ups[0] = up;
+    return up.up;
+}
+
+static uint64_t mul_div(uint64_t units, uint64_t whole, uint64_t of)
+{
+    if (!is_checked)
+        return whole_mul_div(units, whole, of);
+    assert(units < of && whole == quota.period_ns);
+    for (int i = 0; i < SHARES; i++)
+        if (units == downs[i].units && of == downs[i].of)
+            return downs[i].down;
+    struct down down = {units, of, nondet_u64()};
+    __ESBMC_assume(down.down < whole && (units > 0 || down.down == 0));
+    for (int i = 0; i < SHARES; i++)
+        link(&ups[i], &down);
+    downs[2] = downs[1];
+    downs[1] = downs[0];
+    downs[0] = down;
+    return down.down;
+}
+#endif
+
+#ifdef CUT_window
+static bool is_slot(uint64_t slot, uint64_t time_ns)
+{
+    return is_quotient(slot, time_ns * quota.resolution, quota.period_ns, true);
+}
+
+static bool is_start(uint64_t start_ns, uint64_t slot)
+{
+    uint64_t scaled = slot * quota.period_ns, end = start_ns * quota.resolution;
+    return start_ns <= UINT64_MAX / quota.resolution && end >= scaled &&
+           end - scaled < quota.resolution;
+}
+
+static uint64_t window_slot_of(const struct stint_quota *of, const struct window *window,
+                               uint64_t time_ns)
+{
+    uint64_t slot = nondet_u64();
+    assert(window->longer == NULL && time_ns <= STINT_NOW_MAX && of == &quota);
+    __ESBMC_assume(is_slot(slot, time_ns));
+    return slot;
+}
+
+static uint64_t window_slot_start(const struct stint_quota *of, const struct window *window,
+                                  uint64_t slot)
+{
+    uint64_t start_ns = nondet_u64();
+    assert(window->longer == NULL && slot <= UINT64_MAX / of->period_ns - 1);
+    __ESBMC_assume(is_start(start_ns, slot));
+    return start_ns;
+}
+
+static void proof_quotients(void)
+{
+    uint64_t time_ns = nondet_u64(), slot = nondet_u64();
+    struct window window = {.longer = NULL};
+    __ESBMC_assume(time_ns <= STINT_NOW_MAX && slot <= UINT64_MAX / quota.period_ns - 1);
+    assert(is_slot(whole_window_slot_of(&quota, &window, time_ns), time_ns));
+    assert(is_start(whole_window_slot_start(&quota, &window, slot), slot));
+}
+#endif
+
+/* ---- A decision on any state ----------------------------------------------------------------- */
 
 /* The top 16 bits of a state of 16 bytes belong to the table. */
 struct state {
@@ -247,6 +410,7 @@ int main(void)
     quota.derived.reciprocal = UINT64_MAX / quota.period_ns; /* as quota.c does */
     int code = ROW(ALGORITHM).check(&quota, NULL);
     assert(code == STINT_OK && quota.derived.state_size == 8 * STATE_WORDS);
+    is_checked = true;
     PROOF(PROPERTY);
     return 0;
 }

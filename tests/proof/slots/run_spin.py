@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""usage: run_spin.py holds|fails MODEL [-Dx …]
+"""usage: run_spin.py holds|fails MODEL [-Dx …], in the folder of the model
 
 Searches every state of a model. holds: no assertion fails in any; fails: spin must find one that
 does, so that what the model leaves out is seen to be needed.
@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
 DEPTH = 2_000_000
 MEMORY_MB = 6000
 STATS = re.compile(r"^\s*([\d.e+]+) states, stored", re.M)
@@ -32,7 +31,7 @@ def main():
         sys.exit(__doc__)
     expected, model, *defines = sys.argv[1:]
     folder = Path(os.environ["PROOF_BUILD"])
-    run(folder, "spin", "-a", *defines, HERE / model)
+    run(folder, "spin", "-a", *defines, Path.cwd() / model)
     run(folder, "gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", f"-DMEMLIM={MEMORY_MB}",
         "-o", "pan", "pan.c")
     output = run(folder, "./pan", "-E", "-n", f"-m{DEPTH}")

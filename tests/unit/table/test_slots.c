@@ -70,6 +70,29 @@ TEST(test_a_key_with_a_stuck_owner_is_forgotten)
     stint_table_close(table);
 }
 
+/* A slot that was left to a stuck owner is free once that has ended, though its state was live. */
+TEST(test_a_slot_left_to_an_ended_owner_is_free)
+{
+    struct stint_table *table = open_table();
+    struct stint_quota quota;
+    const struct hash128 hash = {7, 9};
+    uint64_t mine;
+    assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
+    assert_int_equal(take(table, &quota, hash).outcome, STINT_ALLOW);
+    const struct slots *slots = &table->slots[CLASS_WIDE];
+    const struct home home = slots_home(slots, hash);
+    const struct seen seen = slots_find(slots, &home);
+    struct wide_state *held = seen.state;
+    assert_int_equal(owner_take(&held->owner, owner_self(), &mine), OWNER_TAKEN);
+    table_forget(table, &quota, hash);
+    assert_true(seen.at->first == TAG_ABANDONED);
+    held->owner ^= UINT64_C(1) << 30; /* of a process that has ended */
+    for (int n = 0; n < 4; n++)
+        assert_int_equal(take(table, &quota, hash).outcome, n < 3 ? STINT_ALLOW : STINT_DENY);
+    assert_ptr_equal(slots_find(slots, &home).at, seen.at);
+    stint_table_close(table);
+}
+
 /* B18: equal places with other tags, and equal tags in other places, are other keys. */
 TEST(test_partly_equal_hashes_are_apart)
 {
