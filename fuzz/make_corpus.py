@@ -152,7 +152,7 @@ QUOTA = {
 }
 
 
-def law():
+def algorithm():
     for number, (name, quota) in enumerate(QUOTA.items()):
         for length in (40, 400):
             yield quota + drawn(f"{name} {length}", length), f"{name}-{length}"
@@ -458,8 +458,8 @@ def xds():
     yield b"\0\0" + pieces + goaway + b"\xff" + b"\0" + pieces, "goaway"
 
 
-FUZZERS = [collector, grpc_frame, grpc_session, holders, http_conn, jsonl, law, logline, reader,
-           region, resp, resp_reader, rls, rules, spec, table, trace, xds]
+FUZZERS = [algorithm, collector, grpc_frame, grpc_session, holders, http_conn, jsonl, logline,
+           reader, region, resp, resp_reader, rls, rules, spec, table, trace, xds]
 
 
 def main():

@@ -25,10 +25,19 @@ SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
 KEYS = 1_000_000
 
 
+held_ports = []  # their sockets, to the end of the run
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that the kernel gives to no client and to no other process.
+
+    A server gets it: its socket sets SO_REUSEADDR as this one does, and this one does not listen.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    held_ports.append(held)
+    return held.getsockname()[1]
 
 
 def on_core(core, *command):

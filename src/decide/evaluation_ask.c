@@ -9,6 +9,7 @@
 #include "algorithm/expiring_counter.h"
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -299,6 +300,26 @@ send(struct evaluation *evaluation, const struct evaluation_step *step, const st
 }
 
 /*
+ * A refund of what a store granted: its time counts from 1970, which is far ahead here. The table
+ * knows no grant of that time. Taken for one of just now, it would give back units again that have
+ * come back by themselves. A clock of another worker may be a little ahead.
+ */
+static bool is_dated_by_store(const struct evaluation *evaluation, const struct stint_ask *one)
+{
+    return one->verb == STINT_REFUND && one->at_ns != STINT_NEVER_NS &&
+           one->at_ns > add_sat(evaluation->now_ns, NS_PER_S);
+}
+
+static struct stint_decision ask_here(struct evaluation *evaluation, const struct target *target,
+                                      const struct stint_quota *quota, const struct stint_ask *one)
+{
+    struct stint_ask asked = *one;
+    if (is_dated_by_store(evaluation, one))
+        asked.cost = 0;
+    return evaluation_ask_table(evaluation, target, quota, &asked);
+}
+
+/*
  * The answer, once all requests were sent: reading may evaluate the fallback of an unavailable
  * store. The table is asked now.
  */
@@ -311,7 +332,7 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
     const struct stint_quota *quota = step->quota;
     assert(answer == NULL || target->store != 0);
     if (target->store == 0)
-        return evaluation_ask_table(evaluation, target, quota, one);
+        return ask_here(evaluation, target, quota, one);
     if (answer == NULL)
         return (struct stint_decision){.outcome = STINT_DENY, .limit = most_units(quota)};
     if (answer->outcome == BACKEND_DECIDED) {
@@ -331,13 +352,8 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
         struct stint_ask local = *one;
         if (local.verb == STINT_BOOK)
             local.verb = STINT_TAKE; /* a share has no queue */
-        /* Granted by the store, whose time counts from 1970: no unit of the share's was charged. */
-        bool is_of_store = local.verb == STINT_REFUND && local.at_ns != STINT_NEVER_NS &&
-                           local.at_ns > evaluation->now_ns;
-        if (is_of_store)
-            local.cost = 0;
-        return evaluation_ask_table(
-            evaluation, target, &evaluation->locals[evaluation_index(evaluation, target)], &local);
+        return ask_here(evaluation, target,
+                        &evaluation->locals[evaluation_index(evaluation, target)], &local);
     }
     return fell_back(target, one->verb, one->cost);
 }

@@ -196,9 +196,10 @@ bool evaluation_local_quota(const struct evaluation_stores *stores, const struct
 uint64_t evaluation_local_full_until(const struct target *target, uint64_t unavailable_since_ns)
 {
     assert(target->quota != NULL);
-    if (target->rule != NULL && target->rule->store.local_empty)
+    const struct rule_store *store = target->rule != NULL ? &target->rule->store : NULL;
+    if (store != NULL && store->local_empty)
         return 0;
-    return add_sat(unavailable_since_ns, rule_full_locally_ns(target->quota));
+    return add_sat(unavailable_since_ns, rule_full_locally_ns(target->quota, store));
 }
 
 int evaluation_local_accepts(struct stint_table *table, const struct evaluation_stores *stores,

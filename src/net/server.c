@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -75,7 +76,7 @@ struct server {
     struct eviction_report evictions;
     uint64_t watchdog_ms;
     enum worker_stage stage;
-    bool is_handed_over;
+    bool is_handed_over, owes_ready;
     atomic_bool is_ready; /* relaxed: a hint for /readyz */
 };
 
@@ -103,7 +104,7 @@ static void drain(struct server *server)
              LOG_NUMBER("connections", connection_limiter_connections(server->connection_limiter)));
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
     if (!server->is_handed_over)
-        sd_notify(0, "STOPPING=1");
+        notify_tell(server->options.log, "STOPPING=1");
     move_to(server, WORKER_DRAINS, server->options.drain_ns / NS_PER_MS);
 }
 
@@ -353,6 +354,12 @@ static void use_next_options(struct server *server)
         begin_watching(server);
 }
 
+/* Systemd waits for it, and ends the service if it does not come: again until it is taken. */
+static void tell_ready(struct server *server)
+{
+    server->owes_ready = !notify_tell(server->options.log, "READY=1");
+}
+
 static void use_loaded(struct server *server, int code, const char *reason)
 {
     struct server_state *server_state = server->options.server_state;
@@ -365,7 +372,7 @@ static void use_loaded(struct server *server, int code, const char *reason)
                  LOG_NUMBER("generation", server_state_generation(server_state)));
     } else
         log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", reason));
-    sd_notify(0, "READY=1");
+    tell_ready(server);
 }
 
 /* A server that is ending has no control planes any more. */
@@ -416,12 +423,14 @@ static void begin_load(struct server *server, bool is_offer)
                  &error);
 }
 
-static void tell_reloading(void)
+static void tell_reloading(struct server *server)
 {
     struct timespec now;
+    char text[64];
     clock_gettime(CLOCK_MONOTONIC, &now);
-    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
-               (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
+             (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    notify_tell(server->options.log, text);
 }
 
 /* Files and control planes take turns, so that neither waits for ever. */
@@ -440,7 +449,7 @@ static void begin_if_asked(struct server *server)
     reload->is_running = reload->is_running || is_asked || is_offer;
     pthread_mutex_unlock(&reload->lock);
     if (is_asked)
-        tell_reloading();
+        tell_reloading(server);
     if (is_asked || is_offer)
         begin_load(server, is_offer);
 }
@@ -558,7 +567,9 @@ static void on_second(uv_timer_t *timer)
     if (server->stage == WORKER_SERVES)
         atomic_store_explicit(&server->is_ready, are_alive, memory_order_relaxed);
     if (are_alive && server->watchdog_ms > 0)
-        sd_notify(0, "WATCHDOG=1");
+        notify_tell(server->options.log, "WATCHDOG=1");
+    if (server->owes_ready && server->stage == WORKER_SERVES)
+        tell_ready(server);
 }
 
 static bool has_rules(struct server_state *server_state)
@@ -585,7 +596,9 @@ static void on_handed_over(void *arg, int successor)
     server->is_handed_over = true;
     listeners_own_paths(&server->listeners, false);
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
-    sd_notifyf(0, "MAINPID=%d", successor);
+    char text[32];
+    snprintf(text, sizeof(text), "MAINPID=%d", successor);
+    notify_tell(server->options.log, text);
     control_planes_close(server->control_planes); /* its rules are now the successor's */
     server->control_planes = NULL;
     if (server->stage == WORKER_SERVES)
@@ -796,8 +809,8 @@ static int begin(struct server *server, struct stint_error *error)
     tell_listeners(server);
     log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
              LOG_NUMBER("workers", server->n_workers));
-    notify_store(&server->listeners);
-    sd_notify(0, "READY=1");
+    notify_store(server->options.log, &server->listeners);
+    tell_ready(server);
     return 0;
 }
 

@@ -88,9 +88,11 @@ uint64_t rule_counts_for_ns(const struct stint_quota *quota)
     }
 }
 
-uint64_t rule_full_locally_ns(const struct stint_quota *quota)
+uint64_t rule_full_locally_ns(const struct stint_quota *quota, const struct rule_store *store)
 {
-    return ns_on_fast_clock(rule_counts_for_ns(quota));
+    bool is_leased = store != NULL && store->lease != RULE_LEASE_NONE;
+    uint64_t term_ns = is_leased ? store->lease_term_ns : 0;
+    return ns_on_fast_clock(add_sat(rule_counts_for_ns(quota), term_ns));
 }
 
 /* ---- Matching: one step down the tree for each entry ----------------------------------------- */

@@ -136,8 +136,11 @@ uint64_t rule_unit_ns(int unit);
 /* How long an admitted unit counts at most; of gcra, how long a whole burst takes to return. */
 uint64_t rule_counts_for_ns(const struct stint_quota *quota);
 
-/* The same where the unit was admitted by another clock: how long a share counts as used. */
-uint64_t rule_full_locally_ns(const struct stint_quota *quota);
+/*
+ * The same where the unit was admitted by another clock: how long a share counts as used. Units of
+ * a lease are used until its term ends. `store` may be NULL.
+ */
+uint64_t rule_full_locally_ns(const struct stint_quota *quota, const struct rule_store *store);
 
 struct rules;
 

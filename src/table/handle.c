@@ -49,11 +49,13 @@ uint64_t table_self(struct stint_table *table)
 {
     assert(table_is_valid(table));
     uint64_t *known = &table->process->owner;
-    /* relaxed: every thread of the process computes the same. */
+    /* relaxed: the value is all that is shared. */
     uint64_t owner = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (owner == 0) {
-        owner = owner_self();
-        __atomic_store_n(known, owner, __ATOMIC_RELAXED);
-    }
-    return owner;
+    if (owner != 0)
+        return owner;
+    /* Of threads that come at once one may not be able to read its start: the first name stays. */
+    uint64_t own = owner_self();
+    bool is_first =
+        __atomic_compare_exchange_n(known, &owner, own, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return is_first ? own : owner;
 }

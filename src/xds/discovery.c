@@ -176,7 +176,8 @@ int discovery_files(struct span message, const char *url, struct arena *arena,
         code = resource_file(resource, url, n, arena, &files[n], error);
         n++;
     }
-    *n_files += n;
+    if (code == 0)
+        *n_files += n;
     return code;
 }
 

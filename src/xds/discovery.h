@@ -44,7 +44,8 @@ int discovery_response_read(struct span message, struct discovery_response *resp
 
 /*
  * The resources of a response as files for rules_load(); their paths begin with `url` and are in
- * the arena, and their texts are in the message. Adds at most DISCOVERY_RESOURCES_MAX to `files`.
+ * the arena, and their texts are in the message. Adds at most DISCOVERY_RESOURCES_MAX to `files`,
+ * and none with a code.
  * STINT_E_SYNTAX: a resource of another type, or malformed; STINT_E_RANGE: too many;
  * STINT_E_SYSTEM: no memory.
  */

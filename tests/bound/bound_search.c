@@ -47,6 +47,9 @@ enum {
     PLANTED = 256,     /* the bound has to be passed */
     SHORTER = 512,     /* windows are shorter by what clocks moved */
     ONE_LOSS = 1024,   /* the network loses nothing before the store dies */
+    FLAPS = 2048,      /* until it dies, the store is slow and loses most, for less than W */
+    ALONE = 4096,      /* one server */
+    FIRST = 8192,      /* away since the first failure, whatever the store answered after it */
 };
 
 struct scene {
@@ -82,7 +85,8 @@ struct server {
     uint64_t resumes_ns, mends_ns;
     struct stint_quota share;
     void *share_state;
-    int64_t ahead_ns; /* OWN_CLOCKS */
+    int64_t ahead_ns;        /* OWN_CLOCKS */
+    uint64_t first_since_ns; /* FIRST; 0: the store is not away */
 };
 
 struct pending_take {
@@ -104,7 +108,7 @@ static struct stint_quota quota;
 static const struct scene *scene;
 static struct use *uses;
 static size_t n_uses, n_asks;
-static uint64_t failovers;
+static uint64_t failovers, dies_ns;
 static char *names[SERVERS_MAX];
 
 /* What a replica has: the states and leases of some time ago. */
@@ -121,6 +125,12 @@ static void note_use(uint32_t units)
     if (n_uses == USES_MAX)
         abort();
     uses[n_uses++] = (struct use){world.now_ns, units};
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const struct use *a = left, *b = right;
+    return (a->at_ns > b->at_ns) - (a->at_ns < b->at_ns);
 }
 
 static uint64_t most_in(uint64_t length_ns)
@@ -202,12 +212,20 @@ static void open_share(unsigned at)
     stint_state_init(&server->share, server->share_state, 0);
 }
 
+static uint64_t unavailable_since(struct server *server)
+{
+    uint64_t since_ns = server->store->ops->unavailable_since_ns(server->store);
+    if (since_ns == 0 || server->first_since_ns == 0)
+        server->first_since_ns = since_ns;
+    return (scene->flags & FIRST) != 0 ? server->first_since_ns : since_ns;
+}
+
 /* As evaluation_ask.c goes about a request that failed. */
 static void take_locally(struct server *server)
 {
     struct target target = target_of();
     uint64_t now_ns = world_node_now(&server->node);
-    uint64_t since_ns = server->store->ops->unavailable_since_ns(server->store);
+    uint64_t since_ns = unavailable_since(server);
     since_ns = since_ns == 0 ? now_ns : min_u64(since_ns, now_ns);
     if (evaluation_local_full_until(&target, since_ns) > now_ns || server->share.limit == 0)
         return;
@@ -221,8 +239,11 @@ static void hear(struct pending_take *asked_for)
 {
     const struct backend_answer *answer = &asked_for->op.answer;
     bool is_granted = answer->outcome == BACKEND_DECIDED && answer->sum.outcome == STINT_ALLOW;
-    if (is_granted && answer->is_local && answer->sum.granted > 0)
+    bool is_heard = answer->is_local || (scene->flags & FLAPS) != 0;
+    if (is_granted && is_heard && answer->sum.granted > 0)
         note_use(answer->sum.granted); /* what the store grants, it reports */
+    if (is_granted && !answer->is_local && is_heard)
+        uses[n_uses - 1].at_ns = answer->at_ns; /* units of answers that are lost serve none */
     if (answer->outcome == BACKEND_FAILED && (scene->flags & LOCAL) != 0 && world.n_flights > 0)
         take_locally(&servers[asked_for->server]);
     free(asked_for);
@@ -297,6 +318,14 @@ static void promote_replica(void)
     failovers++;
 }
 
+static void die(void)
+{
+    world.lost_per_mille = 1000;
+    for (size_t i = 0; i < world.n_flights; i++)
+        world.flights[i].arrives_ns =
+            world.flights[i].is_done ? world.flights[i].arrives_ns : UINT64_MAX;
+}
+
 static void happen(const struct plan *plan, const struct event *event)
 {
     struct server *server = &servers[event->server % n_servers];
@@ -318,11 +347,10 @@ static void happen(const struct plan *plan, const struct event *event)
         world.ahead_ns = -(int64_t)(event->length_ms * MS);
     } else if (event->kind == CLOCK_AHEAD && world.ahead_ns == 0) {
         world.ahead_ns = (int64_t)(event->length_ms * MS);
-    } else if (event->kind == DEATH) {
-        world.lost_per_mille = 1000;
-        for (size_t i = 0; i < world.n_flights; i++)
-            world.flights[i].arrives_ns =
-                world.flights[i].is_done ? world.flights[i].arrives_ns : UINT64_MAX;
+    } else if (event->kind == DEATH && dies_ns == 0) {
+        dies_ns = (scene->flags & FLAPS) != 0 ? until_ns : world.now_ns;
+        world.lost_per_mille = 400 + event->server % 550;
+        world.slow_ns = 15 * MS;
     }
 }
 
@@ -342,6 +370,10 @@ static void pass_time(const struct plan *plan, uint64_t before_ns)
         if (before_ns < at_ns && at_ns <= world.now_ns && plan->events[i].kind < KINDS)
             happen(plan, &plan->events[i]);
     }
+    if (dies_ns != 0 && dies_ns <= world.now_ns)
+        die();
+    for (unsigned i = 0; i < n_servers; i++)
+        unavailable_since(&servers[i]);
 }
 
 /* ---- A play ---------------------------------------------------------------------------------- */
@@ -423,10 +455,10 @@ static struct score play(const struct plan *plan)
     world.seed = plan->seed | 1;
     world.slow_ns = plan->slow_us * NS_PER_US + 1;
     world.lost_per_mille = (scene->flags & ONE_LOSS) != 0 ? 0 : plan->lost_per_mille;
-    world.charged = note_use;
+    world.charged = (scene->flags & FLAPS) != 0 ? NULL : note_use;
     world.forgets_ended = (scene->flags & FORGETS_ENDED) != 0;
     world.counts_from_answer = (scene->flags & FROM_ANSWER) != 0;
-    n_uses = failovers = 0;
+    n_uses = failovers = dies_ns = 0;
     for (unsigned i = 0; i < n_servers; i++) {
         open_server(plan, i);
         if ((scene->flags & LOCAL) != 0)
@@ -443,6 +475,7 @@ static struct score play(const struct plan *plan)
     for (unsigned i = 0; i < n_servers; i++)
         servers[i].store->ops->free(servers[i].store);
     n_uses = n; /* what fails now is no use */
+    qsort(uses, n_uses, sizeof(*uses), by_time);
     for (size_t i = 0; i < WORLD_KEYS; i++)
         free(world.keys[i].state);
     uint64_t window_ns = quota.period_ns - ((scene->flags & SHORTER) != 0 ? moved_ns(plan) : 0);
@@ -595,6 +628,11 @@ static const struct scene scenes[] = {
     {"clocks differ, memcached", WINDOW, 0, 0, OWN_CLOCKS, 2, 0},
     {"clocks differ, memcached, windows of W - s", WINDOW, 0, 0, OWN_CLOCKS | SHORTER, 1, 0},
     {"local, all lose the store", WINDOW, 0, CAN(DEATH), LOCAL | ONE_LOSS, 1, 0},
+    {"local, lease: strict, all lose the store", LOG, STRICT, CAN(DEATH), LOCAL | ONE_LOSS, 1, 0},
+    {"local, alone, the store flaps and dies", WINDOW, 0, CAN(DEATH),
+     LOCAL | ONE_LOSS | FLAPS | ALONE, 1, 0},
+    {"local, alone, lease: strict, the same", LOG, STRICT, CAN(DEATH),
+     LOCAL | ONE_LOSS | FLAPS | ALONE, 1, 0},
     {"local, the store comes and goes", WINDOW, 0, CAN_FAIL, LOCAL, 2, 0},
     {"planted: an ended lease is not charged", LOG, STRICT, CAN_FAIL, FORGETS_ENDED | PLANTED, 1,
      0},
@@ -606,6 +644,8 @@ static const struct scene scenes[] = {
      LOCAL | ONE_LOSS | LOCAL_EMPTY | PLANTED, 1, 0},
     {"planted: shares, clocks 3 % off", WINDOW, 0, CAN(DEATH),
      LOCAL | ONE_LOSS | ODD_CLOCKS | PLANTED, 1, 0},
+    {"planted: away since the first failure", WINDOW, 0, CAN(DEATH),
+     LOCAL | ONE_LOSS | FLAPS | ALONE | FIRST | PLANTED, 1, 0},
 };
 
 static void make_rule(void)
@@ -668,8 +708,10 @@ int main(int argc, char **argv)
             if (argc > 4 && strstr(scene->name, argv[4]) == NULL)
                 continue;
             bool is_planted = (scene->flags & PLANTED) != 0;
-            if (is_planted && n_servers != sizes[0])
+            bool is_alone = (scene->flags & ALONE) != 0;
+            if ((is_planted || is_alone) && sizes[i] != sizes[0])
                 continue; /* three are enough for it */
+            n_servers = is_alone ? 1 : sizes[i];
             unsigned parts = n_servers > 100 ? 20 : n_servers > 10 ? 4 : 1;
             is_good &= run(is_planted ? 4 * plays : plays / parts + 1, seed);
         }

@@ -4,6 +4,7 @@
 Real time: a watchdog is about nothing else.
 """
 import array
+import contextlib
 import ctypes
 import os
 import re
@@ -95,6 +96,20 @@ def test_ready_reloading_and_stopping_are_told():
             server.tell(signal.SIGTERM)
             manager.wait_for("STOPPING")
             server.wait()
+
+
+def test_a_manager_that_does_not_read_stops_nothing():
+    """READY is sent again until the manager takes it; the first loss is logged."""
+    with Manager() as manager, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other.sendto(b"X=1", manager.path)
+        with Server(env={"NOTIFY_SOCKET": manager.path}) as server:
+            server.wait_for("notify_lost")
+            assert server.connect().ask("PING") == "PONG"
+            manager.wait_for("READY")
+            assert server.log.count("notify_lost") == 1
 
 
 def test_a_restart_finds_the_stored_sockets_and_whoever_waits_in_them():

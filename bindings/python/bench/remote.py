@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import socket
 import statistics
@@ -32,14 +33,11 @@ from stint.remote import AsyncTable, RemoteTable
 
 SPEC = "1000000/1m"
 CHECKOUT = Path(__file__).resolve().parents[3]
+sys.path.append(str(CHECKOUT / "bindings/python/tests"))
+from support import reserved_port  # noqa: E402  (its folder is named just above)
+
 TOGETHER = 100  # tasks that ask at the same time
 REDIS = "redis-py, INCR"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(port: int) -> None:
@@ -141,8 +139,8 @@ def main() -> None:
     options = parser.parse_args()
     rounds, n = (3, 1000) if options.quick else (7, 5000)
     program = os.environ.get("STINT_BIN") or CHECKOUT / "build-release/src/cmd/stint"
-    resp, http, redis_port = free_port(), free_port(), free_port()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as held:
+        resp, http, redis_port = (held.enter_context(reserved_port()) for _ in range(3))
         unix = f"{folder}/resp"
         children = [
             subprocess.Popen([program, "serve", "--resp", f"127.0.0.1:{resp}", "--resp",

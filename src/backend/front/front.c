@@ -21,6 +21,7 @@ struct front {
     struct backend store;
     uint64_t failed_over_ns; /* when it was noticed; 0: never */
     uint64_t failovers;      /* the servers concerned */
+    uint64_t answered_ns;    /* the last answer of any server */
     struct denials *denials; /* NULL: none */
     struct front_ask *free_asks;
     struct backend_metrics *metrics;
@@ -117,13 +118,17 @@ static void ask_free(struct front_ask *ask)
 
 /* ---- Input of the breakers ------------------------------------------------------------------- */
 
+/*
+ * Not before the last answer, whatever the breakers think of the store then: what it admitted until
+ * that time counts for a period in the share of a node.
+ */
 static uint64_t unavailable_since(const struct front *front, uint64_t now_ns)
 {
     uint64_t inner_ns = front->options.inner->ops->unavailable_since_ns(front->options.inner);
     uint64_t own_ns = breakers_failing_since(&front->breakers, now_ns);
-    if (own_ns == 0 || inner_ns == 0)
-        return own_ns + inner_ns;
-    return min_u64(own_ns, inner_ns);
+    bool is_one = own_ns == 0 || inner_ns == 0;
+    uint64_t since_ns = is_one ? own_ns + inner_ns : min_u64(own_ns, inner_ns);
+    return since_ns == 0 ? 0 : max_u64(since_ns, front->answered_ns);
 }
 
 static uint64_t front_unavailable_since(const struct backend *store)
@@ -138,6 +143,18 @@ static void show_state(struct front *front)
                                     [BREAKER_OPEN] = STORE_STOPPED};
     backend_metric_set(&front->metrics->state, shown[breakers_state(&front->breakers)]);
     backend_metric_set(&front->metrics->unavailable_since_ns, unavailable_since(front, 0));
+}
+
+/*
+ * Whether a server has answered, if only that another caller changed the key at the same time. Of
+ * a list it is enough that one has.
+ */
+static bool is_from_store(const struct breakers_pass *pass, const struct backend_answer *answer)
+{
+    if (answer->outcome != BACKEND_FAILED)
+        return !answer->is_local;
+    return answer->fault == BACKEND_ERROR_BUSY || answer->fault == BACKEND_ERROR_STATE ||
+           (answer->failed != 0 && (pass->servers & ~answer->failed) != 0);
 }
 
 /*
@@ -156,10 +173,13 @@ static void settle(struct front *front, const struct breakers_pass *pass,
         backend_metric_up(&front->metrics->refused);
     if (asked_ns != NULL)
         backend_metrics_took(front->metrics, sub_floor(now_ns, *asked_ns));
-    bool says_nothing =
-        has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD ||
-                         answer->fault == BACKEND_ERROR_BUSY || answer->fault == BACKEND_ERROR_STATE
-                   : answer->is_local || (asked_ns == NULL && answer->outcome != BACKEND_DECIDED);
+    bool is_sent = asked_ns != NULL || answer->outcome == BACKEND_DECIDED;
+    if (is_sent && is_from_store(pass, answer))
+        front->answered_ns = max_u64(front->answered_ns, now_ns);
+    bool says_nothing = has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD ||
+                                         answer->fault == BACKEND_ERROR_BUSY ||
+                                         answer->fault == BACKEND_ERROR_STATE
+                                   : answer->is_local || !is_sent;
     if (says_nothing) {
         breakers_drop(&front->breakers, pass);
         return;

@@ -80,6 +80,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(PREDECESSOR_LOST, WARN, "predecessor_lost",                                                  \
       "the previous process ended, or does not answer: serving without its reply")                 \
     X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \
+    X(NOTIFY_LOST, WARN, "notify_lost",                                                            \
+      "systemd did not take a notification: only the first of a row is reported")                  \
     X(LINES_LOST, WARN, "lines_lost", "the log was not read, and lines of it were lost")           \
     X(DRAINING, INFO, "draining", "accepting no more connections, answering open requests")        \
     X(DRAIN_LATE, WARN, "drain_late", "open connections are closed: the time to drain is over")    \

@@ -78,6 +78,21 @@ static bool begin(struct link *link)
     return grpc_link_begin(&of(link)->grpc) && grpc_link_flush(&of(link)->grpc) == 0;
 }
 
+/*
+ * Before and after what is sent: nghttp2 resets the stream for a frame that must not come, and
+ * sending that closes it.
+ */
+static int finish_and_flush(struct collector_grpc *conn, uint64_t now_ns)
+{
+    for (;;) {
+        if (conn->grpc.has_ended && conn->grpc.link.n_pending > 0)
+            finish(conn, now_ns);
+        int code = grpc_link_flush(&conn->grpc);
+        if (code != 0 || !conn->grpc.has_ended || conn->grpc.link.n_pending == 0)
+            return code;
+    }
+}
+
 /* The window is not opened during a call: it bounds the answer. */
 static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
 {
@@ -85,9 +100,7 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
     int code = grpc_link_read(&conn->grpc, bytes, now_ns);
     if (code == 0 && conn->grpc.in.len >= COLLECTOR_ANSWER_MAX)
         code = grpc_link_fail(&conn->grpc, "the collector has sent a response of more than 64 KiB");
-    if (code == 0 && conn->grpc.has_ended && link->n_pending > 0)
-        finish(conn, now_ns);
-    return code == 0 ? grpc_link_flush(&conn->grpc) : code;
+    return code == 0 ? finish_and_flush(conn, now_ns) : code;
 }
 
 static void end(const struct link_pending *pending, enum link_outcome outcome, uint64_t now_ns)

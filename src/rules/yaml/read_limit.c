@@ -439,7 +439,7 @@ static void warn_of_nothing(const struct fields *fields, const struct rule *rule
                lasts_for = buf_of(lasts, sizeof(lasts));
     const struct rule_store *store = &rule->store;
     if (rule->quota.limit == 0 || store->on_error != RULE_STORE_ERROR_LOCAL || store->local_empty ||
-        store->local_for_ns > rule_full_locally_ns(&rule->quota) ||
+        store->local_for_ns > rule_full_locally_ns(&rule->quota, store) ||
         schema_value(fields, LIMIT_ON_STORE_ERROR) == NULL)
         return;
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));

@@ -42,12 +42,16 @@ static uint64_t start_time(pid_t pid)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+/* The hash of a start time that cannot be read is 0, which is that of no other. */
 static uint64_t name_of(pid_t pid, uint64_t start)
 {
     assert(pid > 0);
     static const uint64_t no_secret[2] = {0, 0};
-    uint64_t hash = siphash13_128(no_secret, 0, &start, sizeof(start)).lo;
-    return (((hash << PID_BITS) | ((uint64_t)pid & ((1u << PID_BITS) - 1)))) & OWNER_PROCESS_MASK;
+    uint64_t hash = siphash13_128(no_secret, 0, &start, sizeof(start)).lo << PID_BITS;
+    hash &= OWNER_PROCESS_MASK;
+    if (hash == 0)
+        hash = UINT64_C(1) << PID_BITS;
+    return (start != 0 ? hash : 0) | ((uint64_t)pid & ((1u << PID_BITS) - 1));
 }
 
 uint64_t owner_self(void)
@@ -65,9 +69,13 @@ bool owner_has_ended(uint64_t word)
     pid_t pid = (pid_t)(word & ((1u << PID_BITS) - 1));
     if (pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH))
         return true;
-    /* If it cannot be read, as without a free descriptor, a live owner must not lose its lock. */
-    uint64_t start = start_time(pid);
-    return start != 0 && name_of(pid, start) != (word & OWNER_PROCESS_MASK);
+    /*
+     * If it cannot be read, as without a free descriptor, a live owner must not lose its lock; nor
+     * if the owner could not read its own. Then any process of this id counts as the owner.
+     */
+    uint64_t name = word & OWNER_PROCESS_MASK;
+    uint64_t start = name >> PID_BITS != 0 ? start_time(pid) : 0;
+    return start != 0 && name_of(pid, start) != name;
 }
 
 static bool swap_word(uint64_t *word, uint64_t seen, uint64_t mine)

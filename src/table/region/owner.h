@@ -3,9 +3,10 @@
  * The owner word of a wide state: the process that works on it, so that its end blocks no other.
  *
  * 64 bits: held, abandoned, a sequence that grows with every holder, and the process (its id and a
- * hash of its start time, since ids are reused). Waiters decide: if the owner's process has ended,
- * the word is taken over. If it runs but has held the word for OWNER_PATIENCE_NS, the word stays
- * with it, marked as abandoned, and the state's key moves elsewhere (wide.c).
+ * hash of its start time, since ids are reused; 0 if it could not read its own). Waiters decide: if
+ * the owner's process has ended, the word is taken over. If it runs but has held the word for
+ * OWNER_PATIENCE_NS, the word stays with it, marked as abandoned, and the state's key moves
+ * elsewhere (wide.c).
  */
 #ifndef STINT_TABLE_REGION_OWNER_H
 #define STINT_TABLE_REGION_OWNER_H

@@ -127,7 +127,8 @@ static int write_header(const struct stint_table *table, FILE *file)
  * Other processes decide meanwhile. Each ticket and each answer in the copy has its charge there,
  * since it was issued after the charge; each state and each override has its quota, and no time,
  * block or number is later than in the header. A pool that closes meanwhile is copied as it was
- * before: its units are in its pair.
+ * before: its units are in its pair. A key that moves to another class meanwhile may be in neither,
+ * or in both: docs/embedding.md.
  */
 static int write_table(const struct stint_table *table, FILE *file)
 {

@@ -44,7 +44,7 @@ TEST(a_store_that_does_not_answer_is_not_asked_for_a_while)
         assert_int_equal(probe->op.answer.outcome, BACKEND_WAITS);
         struct asked *beside = ask_one(&g, REQUEST_TAKE, "key", 1, 2 * S + 150 * MS);
         assert_int_equal(answer_of(beside).fault, BACKEND_ERROR_STOPPED);
-        assert_true(unavailable_since() == S + 50 * MS);
+        assert_true(unavailable_since() == (i == 0 ? S + 50 * MS : 2 * S + 151 * MS));
         fake_let_all(&g.fake, 2 * S + 151 * MS);
         assert_decided(probe, STINT_ALLOW, false);
     }
@@ -52,6 +52,25 @@ TEST(a_store_that_does_not_answer_is_not_asked_for_a_while)
     fail_times(1, 3 * S);
     fail_times(2, 4 * S);
     assert_true(unavailable_since() == 3 * S + 50 * MS);
+}
+
+/* What the store admits to a probe, or to a request that was on its way, counts for a period. */
+TEST(a_store_is_unavailable_since_its_last_answer)
+{
+    test_front_begin(&g, "10/1s", breaking);
+    ask_one(&g, REQUEST_TAKE, "key", 1, 2 * S);
+    for (unsigned i = 0; i < 3; i++) {
+        ask_one(&g, REQUEST_TAKE, "key", 1, 2 * S);
+        fake_fail(&g.fake, g.fake.n_asks - 1, 2 * S + 10 * MS);
+    }
+    assert_true(unavailable_since() == 2 * S + 10 * MS);
+    fake_let_all(&g.fake, 2 * S + 20 * MS);
+    assert_true(unavailable_since() == 2 * S + 20 * MS);
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, 2 * S + 200 * MS);
+    fail_times(1, 2 * S + 300 * MS);
+    assert_true(unavailable_since() == 2 * S + 201 * MS);
+    g.fake.unavailable_since_ns = 2 * S + 5 * MS;
+    assert_true(unavailable_since() == 2 * S + 201 * MS);
 }
 
 TEST(what_is_no_failure_opens_nothing)

@@ -261,6 +261,19 @@ TEST(a_stream_that_is_reset_may_be_repeated)
     assert_true(post("spans"));
 }
 
+/* For a frame that must not come. That is seen at once, not with the collector's next bytes. */
+TEST(a_stream_that_the_client_resets_may_be_repeated)
+{
+    const nghttp2_nv status = FIELD(":status", "200");
+    connect_and_post();
+    respond(&collector->server, &status, 1);
+    uint8_t again[] = {0,   0, 1, NGHTTP2_HEADERS, 4, 0, 0, 0, (uint8_t)collector->server.stream,
+                       0x88};
+    link_feed(collector->server.link, span_of(again, sizeof(again)), collector->server.now_ns);
+    assert_verdict(COLLECTOR_MAY_LATER, "it answers PROTOCOL_ERROR");
+    assert_true(post("next"));
+}
+
 /* ---- Connections that end -------------------------------------------------------------------- */
 
 TEST(a_late_answer_is_not_waited_for)

@@ -164,6 +164,17 @@ TEST(test_it_lasts_as_long_as_the_rule_says)
     assert_false(evaluation_local_quota(&stores, &asked.target, START, START + MINUTE, &local));
 }
 
+TEST(test_units_of_a_lease_count_from_the_end_of_its_term)
+{
+    struct sought asked;
+    ask_for(&asked, "window 10/1s", 1);
+    asked.rule.store.lease_term_ns = 98 * MS;
+    assert_true(evaluation_local_full_until(&asked.target, START) == START + ns_on_fast_clock(S));
+    asked.rule.store.lease = RULE_LEASE_STRICT;
+    assert_true(evaluation_local_full_until(&asked.target, START) ==
+                START + ns_on_fast_clock(S + 98 * MS));
+}
+
 /*
  * Rounding T up to 1/32 ns for each share by itself would let all together run faster. By a clock
  * that is fast they run at the rate of the whole.
@@ -478,7 +489,7 @@ TEST(test_all_of_the_quota_is_there)
     for (size_t i = 0; i < N(small_specs); i++)
         for (unsigned nodes = 1; nodes <= NODES_MAX; nodes++) {
             fleet_init(&fleet, small_specs[i], nodes);
-            uint64_t full_ns = rule_full_locally_ns(&fleet.asked.rule.quota);
+            uint64_t full_ns = rule_full_locally_ns(&fleet.asked.rule.quota, NULL);
             for (unsigned node = 0; node < nodes; node++)
                 fleet.rate_per_mille[node] = 1000;
             for (unsigned node = 0; node < nodes; node++)

@@ -312,6 +312,23 @@ TEST(test_units_come_back_and_keys_are_forgotten)
     assert_int_equal(decided("ip=1")->decision.remaining, 2);
 }
 
+/* A request over both has the store's time, which counts from 1970. The table granted nothing then.
+ */
+TEST(test_what_a_store_dates_is_no_grant_of_the_table)
+{
+    struct asked asked;
+    uint64_t at_ns = decided("here=1")->at_ns;
+    struct request *request = descriptors_of(&asked, "here=1");
+    request->verb = REQUEST_REFUND;
+    request->has_granted_at = true;
+    request->granted_at_ns = at_ns + 50 * YEAR;
+    ask_until_answered(request);
+    assert_int_equal(shared.s.reply.decision.granted, 0);
+    request->granted_at_ns = at_ns;
+    ask_until_answered(request);
+    assert_int_equal(shared.s.reply.decision.granted, 1);
+}
+
 TEST(test_a_ban_counts_a_request_once)
 {
     for (unsigned i = 0; i < 3; i++)

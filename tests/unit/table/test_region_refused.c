@@ -11,6 +11,8 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- The system ------------------------------------------------------------------------------ */
 
@@ -110,4 +112,34 @@ TEST(a_process_that_cannot_be_seen_has_not_ended)
         assert_true(refused());
         assert_false(has_ended);
     }
+}
+
+/* The same of a process that could not see itself when it took its name. */
+TEST(a_process_that_cannot_see_itself_has_not_ended)
+{
+    static const enum call calls[] = {CALL_OPEN, CALL_READ};
+    for (size_t i = 0; i < N(calls); i++) {
+        refuse((int)calls[i], 0);
+        uint64_t self = owner_self();
+        assert_true(refused());
+        assert_false(owner_has_ended(self));
+    }
+}
+
+TEST(a_process_that_could_not_see_itself_ends)
+{
+    int told[2];
+    uint64_t name = 0;
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        refuse(CALL_OPEN, 0);
+        name = owner_self();
+        _exit(write(told[1], &name, sizeof(name)) == (ssize_t)sizeof(name) ? 0 : 1);
+    }
+    assert_int_equal(read(told[0], &name, sizeof(name)), sizeof(name));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(told[0]);
+    close(told[1]);
+    assert_true(owner_has_ended(name));
 }

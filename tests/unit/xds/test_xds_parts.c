@@ -97,6 +97,7 @@ TEST(another_type_is_refused)
     add_resource(&message, "type.googleapis.com/envoy.config.cluster.v3.Cluster", "two");
     assert_int_equal(discovery_files(wired(&message), "xds://p:1", &arena, files, &n_files, &error),
                      STINT_E_SYNTAX);
+    assert_int_equal(n_files, 0);
     assert_non_null(strstr(error.message, "resource 1: expected type "));
     arena_free(&arena);
 }
