@@ -89,8 +89,8 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
                 return seen;
             pending = seen;
         }
-        if (home->set[1] == home->set[0])
-            break;
+        if (home->set[1] == home->set[0] && s == 0)
+            s++; /* a part of one set */
     }
     return pending;
 }
