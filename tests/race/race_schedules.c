@@ -91,6 +91,16 @@ static bool see_entry(const struct stint_entry *entry, void *arg)
     return entry->quota.limit > 0;
 }
 
+/* Other keys find no free slot in the front: new ones go to the main part first soon. */
+static void spill_others(const struct task *task)
+{
+    for (int class = 0; class < FRONTS; class ++) {
+        const struct slots *slots = &task->table.slots[class];
+        uint8_t *main_part = slots->base + slots->front * slots->set_size;
+        slots_spill(slots, slots_pair(slots, main_part, 0));
+    }
+}
+
 static void work(unsigned number, uint64_t seed)
 {
     struct task *task = &world.tasks[number];
@@ -103,6 +113,8 @@ static void work(unsigned number, uint64_t seed)
             world.cluster++;
         unsigned began = world.cluster;
         uint64_t now_ns = NOW_NS(began) + (scenario->happens & TIME ? (dice >> 8) % 1000 : 0);
+        if ((scenario->happens & FRONT) && (dice >> 40) % 4 == 0)
+            spill_others(task);
         if ((scenario->happens & LOOKS) && (dice >> 20) % 8 == 0) {
             struct stint_ask ask = {.now_ns = now_ns, .cost = 1, .verb = STINT_PEEK};
             table_ask(&task->table, quota, &key, sizeof(key), &ask, NULL, NULL);

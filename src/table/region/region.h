@@ -35,7 +35,8 @@ enum slot_class {
     CLASSES,
 };
 
-#define SPILLED_SHARE 8 /* of the front's slots: so many new keys spill before it is left behind */
+#define SPILLED_SHARE 8   /* of the front's slots: so many new keys spill before it is left behind \
+                           */
 #define FRONTS CLASS_WIDE /* classes before this one may have a front */
 
 struct class_layout {

@@ -78,8 +78,8 @@ struct class_ops; /* asking.h */
 struct slots {
     const struct class_ops *ops; /* NULL: blocks hold no state */
     uint8_t *base;
-    uint64_t sets, front;    /* of all sets the first ones; both are equal in a small class */
-    uint64_t *spilled;       /* see above; where all is front, a word that stays 0 */
+    uint64_t sets, front; /* of all sets the first ones; both are equal in a small class */
+    uint64_t *spilled;    /* see above; where all is front, a word that stays 0 */
     uint64_t spilled_max;
     uint32_t set_size, half_size, state_offset, state_stride, state_half, state_size;
     uint8_t class; /* enum slot_class */
@@ -264,8 +264,7 @@ slots_find_in(const struct slots *slots, uint8_t *const set[PAIR_SETS], unsigned
         for (unsigned i = 0; i < HALF_WAYS; i++)
             /* acquire: what is read of the slot next is not older than the tag. */
             if (__atomic_load_n(&pairs[i].first, __ATOMIC_ACQUIRE) == tag_word)
-                return (struct seen){.at = &pairs[i],
-                                     .state = slots_state(slots, set[s], way + i)};
+                return (struct seen){.at = &pairs[i], .state = slots_state(slots, set[s], way + i)};
     }
     return (struct seen){.at = NULL};
 }

@@ -47,7 +47,7 @@ static struct stint_table *open_as(uint8_t memory, bool read_only)
 }
 
 static struct stint_decision take_key(struct stint_table *table, const struct stint_quota *quota,
-                                  uint64_t key, uint32_t cost)
+                                      uint64_t key, uint32_t cost)
 {
     return stint_take(table, quota, &key, sizeof(key), cost, NS_PER_S);
 }
@@ -84,8 +84,8 @@ static void check_keys(struct stint_table *table, const struct stint_quota *quot
         struct stint_entry entry;
         const struct stint_ask peek = {.now_ns = NS_PER_S, .cost = 1, .verb = STINT_PEEK};
         assert_int_equal(take_key(table, quota, key, 2).outcome, STINT_DENY);
-        assert_int_equal(
-            table_ask(table, quota, &key, sizeof(key), &peek, NULL, NULL).outcome, STINT_ALLOW);
+        assert_int_equal(table_ask(table, quota, &key, sizeof(key), &peek, NULL, NULL).outcome,
+                         STINT_ALLOW);
         assert_int_equal(stint_find(table, quota, &key, sizeof(key), NS_PER_S, &entry), 0);
     }
 }
