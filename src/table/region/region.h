@@ -35,8 +35,7 @@ enum slot_class {
     CLASSES,
 };
 
-#define SPILLED_SHARE 8   /* of the front's slots: so many new keys spill before it is left behind \
-                           */
+#define SPILLED_SHARE 8   /* of the front's slots: it is left behind after so many spilled */
 #define FRONTS CLASS_WIDE /* classes before this one may have a front */
 
 struct class_layout {
