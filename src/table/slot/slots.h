@@ -21,18 +21,17 @@
  * ever, two in each part; in a small class, which is all front, it has two. No key is moved. New
  * keys go to the front first, so that the pages of the main part are not used before they are
  * needed. The header's word `spilled` counts, up to spilled_max, the new keys that found no free
- * slot there. From then on, for good, new keys go to the main part first. In which part a key is
- * searched first follows the word too; there it is a hint, with one exception:
- *
- * While the word is 0 the main part is not read, which would make its pages resident. The proof
- * above holds with that, because reading 0 is a search of the main part: the word never returns to
- * 0 while the table is in use, and a thread that chose a slot of the main part makes it non-zero
- * before it publishes there (slots_spill). So a read of 0 shows that nothing was published there
- * before. As with every other search, it must come after the own publication: slots_settle and
- * rule.c read the word again. All these accesses are sequentially consistent. Let A publish in the
- * front and B, of the same key, in the main part. If A reads 0 then A has published before B makes
- * the word non-zero, so before B publishes, and B, searching later still, sees A's slot. Else A
- * searches the main part. Positions are compared by address, which no hint changes.
+ * slot there. From then on, for good, new keys go to the main part first. For the choice of a slot
+ * the word is a hint. But while it is 0 the main part is not read, which would make its pages
+ * resident. The proof above holds with that, because reading 0 is a search of the main part: the
+ * word never returns to 0 while the table is in use, and a thread that chose a slot of the main
+ * part makes it non-zero before it publishes there (slots_spill). So a read of 0 shows that nothing
+ * was published there before. As with every other search, it must come after the own publication:
+ * slots_settle and rule.c read the word again. All these accesses are sequentially consistent. Let
+ * A publish in the front and B, of the same key, in the main part. If A reads 0 then A has
+ * published before B makes the word non-zero, so before B publishes, and B, searching later still,
+ * sees A's slot. Else A searches the main part. Positions are compared by address, which no hint
+ * changes.
  *
  * Under a rule whose quotas have states of different sizes the key must be valid in one class only:
  * see rule.h.
@@ -89,8 +88,8 @@ struct slots {
 #define HOME_SETS 4
 
 /*
- * The sets of a key: two in the part that is searched first, then two in the other. And its 48 bits
- * at their position in the tag word.
+ * The sets of a key, two in the front, then two in the main part; and its 48 bits at their position
+ * in the tag word. In a class that is all front the latter two are not used.
  */
 struct home {
     uint8_t *set[HOME_SETS];
@@ -238,8 +237,8 @@ static inline unsigned slots_first_way(uint64_t tag)
 }
 
 /*
- * Prefetches the lines in which a key most likely is, of both sets at once; also those of the front
- * once it is left behind: they are few, so the caches have them. Always inline: gcc
+ * Prefetches the lines in which a key most likely is, of all its sets at once; those of the main
+ * part first, since the front is small and more often in a cache. Always inline: gcc
  * assumes that a function that only prefetches has no effect, and removes the call.
  */
 __attribute__((always_inline)) static inline void slots_prefetch(const struct slots *slots,
