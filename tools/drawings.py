@@ -186,7 +186,7 @@ def region_drawing():
         (106, "16-byte\nclass", BLUE), (76, "wide\nclass", VIOLET), (72, "blocks", SAND)])
 
     zoom(picture, 440, 546, 90, 20, 800, 138)
-    picture.text(20, 132, "8-byte class: sets of 8 slots. A key has two sets, by its hash.",
+    picture.text(20, 132, "8-byte class: sets of 8 slots. A key has four sets, by its hash.",
                  size=14, bold=True)
     for i in range(12):
         mine = i in (3, 8)

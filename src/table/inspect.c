@@ -37,7 +37,7 @@ static uint64_t count_live(const struct stint_table *table, enum slot_class clas
 {
     assert(class < CLASSES);
     struct asking asking = entry_looking(table, class, now_ns);
-    uint64_t sets = asking.slots->sets, looked_at = min_u64(sets, sets_max), live = 0;
+    uint64_t sets = slots_used(asking.slots), looked_at = min_u64(sets, sets_max), live = 0;
     for (uint64_t i = 0; i < looked_at; i++) {
         uint64_t set = mul_div(i, sets, looked_at);
         for (unsigned way = 0; way < WAYS; way++) {
@@ -137,7 +137,8 @@ void stint_table_each(const struct stint_table *table, uint64_t now_ns,
     struct stint_entry entry;
     for (int class = 0; class < 3; class ++) {
         struct asking asking = entry_looking(table, (enum slot_class) class, now_ns);
-        for (uint64_t slot = 0; slot < asking.slots->sets * WAYS; slot++) {
+        const uint64_t sets = slots_used(asking.slots);
+        for (uint64_t slot = 0; slot < sets * WAYS; slot++) {
             uint8_t *set = asking.slots->base + slot / WAYS * asking.slots->set_size;
             struct seen seen = slots_see(asking.slots, set, (unsigned)(slot % WAYS));
             if (!read_live(&asking, &seen, &state))

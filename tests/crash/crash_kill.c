@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "crash/workers.h"
+#include "table/handle.h"
 
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #define ASKS_PER_KEY 250u
 #define KEYS_PER_PERIOD 64u
 #define LIMIT 100u
+#define KEYS_SMALL (4 * KEYS_PER_PERIOD)
+#define KEYS_WITH_FRONT 6144u /* the least */
 #define HOUR_NS (UINT64_C(3600) * 1000000000)
 
 struct shared {
@@ -121,10 +124,20 @@ static void check_what_is_left(const char *spec, uint64_t fresh)
                 (unsigned long long)info.owners_displaced);
 }
 
-static void survive(const char *spec, const char *path, unsigned kills)
+/* States that outlive the test use the front up, so that the first of the other keys spill. */
+static void fill_front(void)
 {
-    struct stint_table_options options = {.keys = 4 * KEYS_PER_PERIOD,
-                                          .keys16 = 4 * KEYS_PER_PERIOD,
+    const struct slots *slots = &table->slots[table_class(&quotas[0])];
+    struct stint_quota lasting;
+    crew_parse(&lasting, slots->class == CLASS_8 ? "gcra 1/8760h" : "window 1/8760h");
+    for (uint64_t key = 0; slots->front < slots->sets && slots_spilled(slots) == 0; key++)
+        stint_take(table, &lasting, &key, sizeof(key), 1, now_of(0));
+}
+
+static void survive(const char *spec, const char *path, uint32_t keys, unsigned kills)
+{
+    struct stint_table_options options = {.keys = keys,
+                                          .keys16 = keys,
                                           .keys_wide = 4 * KEYS_PER_PERIOD,
                                           .wide_size = 4096,
                                           .memory = STINT_MEMORY_SHARED,
@@ -133,6 +146,7 @@ static void survive(const char *spec, const char *path, unsigned kills)
     memset(shared, 0, sizeof(*shared));
     crew_parse(&quotas[0], spec);
     table = crew_open(&options);
+    fill_front();
     harass(spec, kills);
     check_what_is_left(spec, KEYS_MAX);
     stint_table_close(table);
@@ -163,8 +177,10 @@ int main(int argc, char **argv)
     snprintf(path, sizeof(path), "/dev/shm/stint-crash-%ld", (long)getpid());
     shared = workers_share(sizeof(*shared));
     for (unsigned i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
-        survive(specs[i], NULL, kills);
-        survive(specs[i], path, kills);
+        survive(specs[i], NULL, KEYS_SMALL, kills);
+        survive(specs[i], path, KEYS_SMALL, kills);
     }
+    survive(specs[0], path, KEYS_WITH_FRONT, kills);
+    survive(specs[2], path, KEYS_WITH_FRONT, kills);
     return crew_report();
 }

@@ -4,6 +4,7 @@
  * new keys at the same instant, and each key admits exactly its limit, whatever the algorithm.
  */
 #include "race/crew.h"
+#include "table/handle.h"
 
 #define KEYS 20000
 #define LIMIT 7
@@ -55,6 +56,10 @@ static void check_quota(const char *spec, uint32_t keys)
             crew_check(exact, "%s: key %u admitted %u of %u", spec, key, shared.admitted[key],
                        LIMIT);
     }
+    /* All phases of a class with a front were met: slots.h. */
+    const struct slots *slots = &shared.table->slots[table_class(&shared.quota)];
+    crew_check(slots->front == slots->sets || slots_spilled(slots) >= slots->spilled_max,
+               "%s: %llu keys have spilled", spec, (unsigned long long)slots_spilled(slots));
     stint_table_close(shared.table);
 }
 

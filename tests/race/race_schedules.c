@@ -20,6 +20,7 @@
 #define KEYS_MAX 6
 #define CLUSTERS 3
 #define SPECS_MAX 3
+#define FRONT_PLACES 18 /* three sets */
 
 struct task {
     struct stint_table table;
@@ -36,8 +37,8 @@ struct scenario {
 };
 
 /* States expire and are used again; tasks are stopped for long; they are killed; they also peek
- * and look at the whole table. */
-enum { TIME = 1, STOPS = 2, KILLS = 4, LOOKS = 8 };
+ * and look at the whole table; the first set of a class is its front, and almost full. */
+enum { TIME = 1, STOPS = 2, KILLS = 4, LOOKS = 8, FRONT = 16 };
 
 static struct {
     const struct scenario *scenario;
@@ -90,6 +91,16 @@ static bool see_entry(const struct stint_entry *entry, void *arg)
     return entry->quota.limit > 0;
 }
 
+/* Other keys find no free slot in the front: new ones go to the main part first soon. */
+static void spill_others(const struct task *task)
+{
+    for (int class = 0; class < FRONTS; class ++) {
+        const struct slots *slots = &task->table.slots[class];
+        uint8_t *main_part = slots->base + slots->front * slots->set_size;
+        slots_spill(slots, slots_pair(slots, main_part, 0));
+    }
+}
+
 static void work(unsigned number, uint64_t seed)
 {
     struct task *task = &world.tasks[number];
@@ -102,6 +113,8 @@ static void work(unsigned number, uint64_t seed)
             world.cluster++;
         unsigned began = world.cluster;
         uint64_t now_ns = NOW_NS(began) + (scenario->happens & TIME ? (dice >> 8) % 1000 : 0);
+        if ((scenario->happens & FRONT) && (dice >> 40) % 4 == 0)
+            spill_others(task);
         if ((scenario->happens & LOOKS) && (dice >> 20) % 8 == 0) {
             struct stint_ask ask = {.now_ns = now_ns, .cost = 1, .verb = STINT_PEEK};
             table_ask(&task->table, quota, &key, sizeof(key), &ask, NULL, NULL);
@@ -119,8 +132,9 @@ static void work(unsigned number, uint64_t seed)
 static void open_table(const struct scenario *scenario, uint64_t hash_key)
 {
     struct stint_error error;
-    struct stint_table_options options = {.keys = scenario->keys,
-                                          .keys16 = scenario->keys,
+    uint32_t places = scenario->keys + (scenario->happens & FRONT ? FRONT_PLACES : 0);
+    struct stint_table_options options = {.keys = places,
+                                          .keys16 = places,
                                           .keys_wide = scenario->keys,
                                           .wide_size = 512,
                                           .tickets = 32,
@@ -141,6 +155,31 @@ static void open_table(const struct scenario *scenario, uint64_t hash_key)
             exit(1);
         }
         quota->rule = scenario->specs[1] != NULL ? 77 : 0;
+    }
+}
+
+/*
+ * A front of one set in three or four. Other keys leave a few of its slots free, or none, so that
+ * some tasks find a free slot there where others find none. How many may spill differs too.
+ */
+static void make_fronts(uint64_t random)
+{
+    for (int class = 0; class < FRONTS; class ++) {
+        struct slots *slots = &world.table->slots[class];
+        slots->front = 1;
+        slots->spilled = &world.table->region.header->spilled[class];
+        slots->spilled_max = 1 + schedule_draw(&random) % 3;
+    }
+    uint32_t others = WAYS - (uint32_t)(schedule_draw(&random) % 3);
+    for (unsigned i = 0; i < world.n_quotas; i++) {
+        struct stint_quota quota = world.quotas[i];
+        quota.rule = 0;
+        if (stint_quota_check(&quota, NULL) != 0)
+            exit(1);
+        if (table_class(&quota) >= FRONTS)
+            continue;
+        for (uint32_t key = KEYS_MAX; key < KEYS_MAX + others; key++)
+            stint_take(world.table, &quota, &key, sizeof(key), 1, NOW_NS(0));
     }
 }
 
@@ -254,6 +293,8 @@ static void run(const struct scenario *scenario, uint64_t seed)
     memset(world.total, 0, sizeof(world.total));
     schedule_boot();
     open_table(scenario, schedule_draw(&random));
+    if (scenario->happens & FRONT)
+        make_fronts(schedule_draw(&random));
     make_tasks(scenario);
     const struct schedule schedule = {.seed = random,
                                       .tasks = scenario->tasks,
@@ -313,6 +354,25 @@ static const struct scenario scenarios[] = {
     {"log, parameters change", {LOG, "log 2/1h"}, 2, 4, 10, 0, TIME | STOPS | KILLS},
     {"log, seen by others at a time long past", {LOG}, 2, 4, 10, 0, STOPS | KILLS | LOOKS},
     {"window16, lists and looks", {WINDOW16}, 2, 5, 10, 2, TIME | STOPS | KILLS | LOOKS},
+    {"front, window8, one key", {WINDOW8}, 1, 4, 6, 0, FRONT},
+    {"front, window8 under kills", {WINDOW8}, 3, 5, 10, 4, TIME | STOPS | KILLS | LOOKS | FRONT},
+    {"front, window16, one key", {WINDOW16}, 1, 4, 6, 0, FRONT},
+    {"front, window16 under kills", {WINDOW16}, 3, 5, 10, 4, TIME | STOPS | KILLS | LOOKS | FRONT},
+    {"front, window16, parameters change",
+     {WINDOW16, "window 2/1h"},
+     2,
+     4,
+     10,
+     0,
+     TIME | STOPS | FRONT},
+    {"front, one rule in three classes", {WINDOW8, WINDOW16, LOG}, 1, 3, 6, 0, FRONT},
+    {"front, one rule in three classes, kills",
+     {WINDOW8, WINDOW16, LOG},
+     2,
+     5,
+     8,
+     0,
+     TIME | STOPS | KILLS | FRONT},
     {"buckets under stops", {"buckets 3/1h time_slack=10m"}, 3, 4, 10, 0, TIME | STOPS | KILLS},
 };
 

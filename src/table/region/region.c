@@ -43,6 +43,8 @@
 #define OVERRIDES_MAX (1u << 24)
 #define REQUESTS_MAX (1u << 26)
 #define REQUEST_SETS_MAX (REQUESTS_MAX / REQUESTS_MEAN)
+#define FRONT_SHARE 16      /* of a class, what its front takes */
+#define FRONT_SETS_MIN 1024 /* a class with fewer sets has no other part */
 #define PAIRS_SIZE (WAYS * sizeof(struct pair))
 #define LINE_SIZE (HALF_WAYS * sizeof(struct pair))
 /* Mean answers per set of REQUESTS_WAYS slots: with as many answers as were configured, one set
@@ -85,6 +87,9 @@ static uint64_t place_class(struct class_layout *layout, enum slot_class class, 
     layout->state_stride = stride;
     layout->state_half = interleaved ? layout->half_size : HALF_WAYS * stride;
     layout->set_size = PAIRS_SIZE + WAYS * stride;
+    layout->front = layout->sets;
+    if (class < FRONTS && layout->sets >= FRONT_SETS_MIN)
+        layout->front = round_up(layout->sets / FRONT_SHARE, REGION_PAGE / layout->set_size);
     return round_up(offset + layout->sets * layout->set_size, REGION_PAGE);
 }
 
@@ -325,6 +330,13 @@ void region_unmap_private(void *page)
 {
     assert(page != NULL);
     munmap(page, REGION_PAGE);
+}
+
+void region_unmap_pages(const struct region *region, uint64_t from, uint64_t to)
+{
+    assert(from % REGION_PAGE == 0 && to % REGION_PAGE == 0);
+    assert(from <= to && to <= region->fixed.bytes && region->fd >= 0);
+    madvise(region_at(region, from), to - from, MADV_DONTNEED);
 }
 
 /* ---- Files ----------------------------------------------------------------------------------- */

@@ -7,7 +7,8 @@
  *          | sets of class 8 | class 16 | wide | blocks
  *
  * A set is WAYS slots. A slot is a pair of words that is swapped in one step; slots.h describes the
- * content of the pair, and where the state is.
+ * content of the pair, and where the state is. The first sets of a large class are its front, which
+ * is used before the rest: a table far from full has few pages in memory.
  */
 #ifndef STINT_TABLE_REGION_REGION_H
 #define STINT_TABLE_REGION_REGION_H
@@ -21,7 +22,7 @@
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
-#define REGION_VERSION 5
+#define REGION_VERSION 6
 #define REGION_PAGE 4096
 #define TICKET_SIZE 64
 #define POOL_RECORD_SIZE 64
@@ -34,9 +35,13 @@ enum slot_class {
     CLASSES,
 };
 
+#define SPILLED_SHARE 8   /* of the front's slots: it is left behind after so many spilled */
+#define FRONTS CLASS_WIDE /* classes before this one may have a front */
+
 struct class_layout {
     uint64_t offset;       /* of the first set, from the header */
     uint64_t sets;         /* below 2^32; 0: the table has none of this class */
+    uint64_t front;        /* sets that are used first: whole pages; all sets of a small class */
     uint32_t set_size;     /* bytes */
     uint32_t half_size;    /* from the first HALF_WAYS pairs of a set to the others */
     uint32_t state_offset; /* of the first state within a set; 0 where the pair holds it */
@@ -83,6 +88,7 @@ struct region_header {
     uint64_t blocks_until_ns;    /* no block ends later: most tables never search for one */
     uint64_t cooldowns_until_ns; /* the same for the cooldowns of pools */
     uint64_t booked_until_ns;    /* no booking begins later */
+    uint64_t spilled[FRONTS];    /* new keys that found no free slot in the front: slots.h */
     int64_t epoch_ns;            /* wall clock at region time 0 */
     uint64_t overrides;          /* keys with a quota of their own; changes rarely too */
     uint64_t overrides_moves;    /* counts those that moved to another place */
@@ -156,6 +162,9 @@ uint64_t region_now(const struct region *region);
  */
 void *region_map_private(struct stint_error *error);
 void region_unmap_private(void *page);
+
+/* Removes pages of a file from this process's memory. The file still has their content. */
+void region_unmap_pages(const struct region *region, uint64_t from, uint64_t to);
 
 /* Checksum of the part that is written once. */
 uint64_t region_checksum(const struct region_fixed *fixed);

@@ -241,20 +241,46 @@ static void repair_block(struct repairing *repairing, const struct seen *seen)
     }
 }
 
-static void repair_class(struct repairing *repairing, enum slot_class class)
+/* Repairs the slots of some sets; whether any of them is in use. */
+static bool repair_sets(struct repairing *repairing, uint64_t begin, uint64_t end)
 {
-    assert(class < CLASSES);
-    const struct slots *slots = &repairing->asking.table->slots[class];
-    repairing->asking.slots = slots;
-    for (uint64_t set = 0; set < slots->sets; set++) {
+    const struct slots *slots = repairing->asking.slots;
+    assert(begin <= end && end <= slots->sets);
+    bool in_use = false;
+    for (uint64_t set = begin; set < end; set++) {
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen seen = slots_see(slots, slots->base + set * slots->set_size, way);
-            if (class == CLASS_BLOCKS)
+            if (slots->class == CLASS_BLOCKS)
                 repair_block(repairing, &seen);
             else
                 repair_slot(repairing, &seen);
+            in_use = in_use || seen.at->first != 0;
         }
     }
+    return in_use;
+}
+
+/*
+ * Whether the main part has keys is decided by its slots, not by the header, which may be damaged.
+ * If there are none, its pages leave this process's memory again.
+ */
+static void repair_class(struct repairing *repairing, enum slot_class class)
+{
+    assert(class < CLASSES);
+    const struct region *region = &repairing->asking.table->region;
+    const struct slots *slots = &repairing->asking.table->slots[class];
+    repairing->asking.slots = slots;
+    repair_sets(repairing, 0, slots->front);
+    if (slots->front == slots->sets)
+        return;
+    if (repair_sets(repairing, slots->front, slots->sets)) {
+        *slots->spilled = max_u64(*slots->spilled, 1);
+        return;
+    }
+    *slots->spilled = 0;
+    uint64_t offset = region->fixed.classes[class].offset;
+    region_unmap_pages(region, offset + slots->front * slots->set_size,
+                       (offset + slots->sets * slots->set_size) / REGION_PAGE * REGION_PAGE);
 }
 
 void table_repair(struct stint_table *table, bool after_crash)

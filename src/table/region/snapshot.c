@@ -101,7 +101,8 @@ static int write_class(const struct stint_table *table, enum slot_class class, u
         copy == NULL
             ? -1
             : fseeko(file, (off_t)(asking.slots->base - (uint8_t *)table->region.header), SEEK_SET);
-    for (uint64_t set = 0; code == 0 && set < asking.slots->sets; set++) {
+    const uint64_t sets = slots_used(asking.slots); /* of a class that has not spilled, the front */
+    for (uint64_t set = 0; code == 0 && set < sets; set++) {
         copy_set(&asking, asking.slots->base + set * asking.slots->set_size, copy);
         code = fwrite(copy, asking.slots->set_size, 1, file) == 1 ? 0 : -1;
     }

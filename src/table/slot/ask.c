@@ -58,6 +58,7 @@ static bool ask_new_key(struct asking *asking, struct stint_decision *decision)
             place = place_choose(asking);
     }
     if (place.seen.at != NULL) {
+        slots_spill(asking->slots, place.seen.at);
         ops->publish(asking, &place);
         return false;
     }

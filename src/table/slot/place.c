@@ -151,20 +151,36 @@ static bool prefers_second(const struct place *first, const struct place *second
     return free_slots[1] >= HALF_WAYS && first->died_at_ns > 0 && second->died_at_ns == 0;
 }
 
-struct place place_choose(const struct asking *asking)
+static struct place choose_in_part(const struct asking *asking, uint8_t *const set[PAIR_SETS])
 {
-    assert(slots_is_home(asking->slots, &asking->home));
+    assert(slots_is_main(asking->slots, set[0]) == slots_is_main(asking->slots, set[1]));
     unsigned free_slots[2] = {0, 0};
-    struct place first = choose_in_set(asking, asking->home.set[0], &free_slots[0]);
-    if (asking->home.set[1] == asking->home.set[0])
+    struct place first = choose_in_set(asking, set[0], &free_slots[0]);
+    if (set[1] == set[0])
         return first;
-    struct place second = choose_in_set(asking, asking->home.set[1], &free_slots[1]);
+    struct place second = choose_in_set(asking, set[1], &free_slots[1]);
     uint64_t first_expiry_ns = min_u64(first.expires_at_ns, second.expires_at_ns);
     bool take_second = first.worth == WORTH_EMPTY && second.worth == WORTH_EMPTY
                            ? prefers_second(&first, &second, free_slots)
                            : second.seen.at != NULL && is_better(&second, &first);
     struct place best = take_second ? second : first;
     best.expires_at_ns = first_expiry_ns;
+    return best;
+}
+
+struct place place_choose(const struct asking *asking)
+{
+    assert(slots_is_home(asking->slots, &asking->home));
+    const struct slots *slots = asking->slots;
+    /* A hint: where new keys go first. */
+    unsigned part = slots_spilled(slots) < slots->spilled_max ? 0 : PAIR_SETS;
+    struct place first = choose_in_part(asking, &asking->home.set[part]);
+    bool is_free = first.seen.at != NULL && first.worth == WORTH_EMPTY;
+    if (is_free || slots->front == slots->sets)
+        return first;
+    struct place second = choose_in_part(asking, &asking->home.set[PAIR_SETS - part]);
+    struct place best = second.seen.at != NULL && is_better(&second, &first) ? second : first;
+    best.expires_at_ns = min_u64(first.expires_at_ns, second.expires_at_ns);
     return best;
 }
 

@@ -117,7 +117,7 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
 /* A live state is lost once it is frozen, whether this key or another gets the slot. */
 CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
-    assert(slots_has(asking->slots, place->seen.at));
+    assert(slots_may_publish(asking->slots, place->seen.at));
     bool evicts = place->worth == WORTH_EVICT;
     if (evicts) {
         if (!freeze_state(&place->seen, place->state, 0))

@@ -45,6 +45,7 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
 /* A new key publishes its pending slot; the decision comes once the slot is found there. */
 CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
+    assert(slots_may_publish(asking->slots, place->seen.at));
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
     if (cas16(place->seen.at, place->seen.pair, pending))
         place_count(asking, place);

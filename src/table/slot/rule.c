@@ -53,7 +53,8 @@ static void scan_class(const struct asking *asking, const struct slots *slots,
 {
     assert(slots->sets > 0 && slots != asking->slots);
     struct home home = slots_home(slots, asking->hash);
-    for (unsigned i = 0; i < 2 * WAYS; i++) {
+    const unsigned reach = slots_reach(slots); /* read after our own was published */
+    for (unsigned i = 0; i < reach * WAYS; i++) {
         uint8_t *set = home.set[i / WAYS];
         struct pair *at = slots_pair(slots, set, i % WAYS);
         /* seq_cst: it comes after the swap that published our own. */

@@ -8,6 +8,8 @@
 uint32_t cas16_locks[CAS16_LOCKS]; /* of machines without a 16-byte swap; see cas16.h */
 #endif
 
+static uint64_t never_spilled; /* of all classes without a main part: it is only read */
+
 void slots_open(struct slots *slots, const struct region *region, enum slot_class class,
                 const struct class_ops *ops)
 {
@@ -17,6 +19,9 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
         .ops = ops,
         .base = region_at(region, layout->offset),
         .sets = layout->sets,
+        .front = layout->front,
+        .spilled = &never_spilled,
+        .spilled_max = layout->front * WAYS / SPILLED_SHARE,
         .set_size = layout->set_size,
         .half_size = layout->half_size,
         .state_offset = layout->state_offset,
@@ -25,6 +30,10 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
         .state_size = layout->state_size,
         .class = (uint8_t) class,
     };
+    if (layout->front < layout->sets)
+        slots->spilled = &region->header->spilled[class];
+    else
+        slots->spilled_max = 1;
     assert(slots_is_valid(slots));
 }
 
@@ -64,7 +73,8 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
     assert(slots_is_home(slots, home));
     struct seen pending = {.at = NULL};
     unsigned first = slots_first_way(home->tag);
-    for (int s = 0; s < 2; s++) {
+    const unsigned reach = slots_reach(slots);
+    for (unsigned s = 0; s < reach; s++) {
         for (unsigned i = 0; i < WAYS; i++) {
             unsigned way = i ^ first;
             struct pair *at = slots_pair(slots, home->set[s], way);
@@ -79,8 +89,8 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
                 return seen;
             pending = seen;
         }
-        if (home->set[1] == home->set[0])
-            break;
+        if (home->set[1] == home->set[0] && s == 0)
+            s++; /* a part of one set */
     }
     return pending;
 }
@@ -115,7 +125,8 @@ enum settle slots_settle(const struct slots *slots, const struct home *home,
 {
     assert(slots_is_home(slots, home));
     assert(slots_has(slots, mine->at) && (mine->pair.first & TAG_PENDING) != 0);
-    for (int s = 0; s < 2; s++) {
+    const unsigned reach = slots_reach(slots); /* read after the publication */
+    for (unsigned s = 0; s < reach; s++) {
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen other = slots_see(slots, home->set[s], way);
             if (other.at == mine->at || !slots_is_tag(other.pair.first, home->tag) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where keys have their slots: two hashed sets of WAYS slots each, per class of state size.
+ * Where keys have their slots: hashed sets of WAYS slots each, per class of state size.
  *
  * A slot's pair is (tag word, second word). The tag word holds 48 bits of the key's keyed hash, the
  * id of the quota whose algorithm the state has, and one bit for "pending". The second word depends
@@ -16,6 +16,22 @@
  * searched saw it valid (then it withdrew), or pending at a lower position (then it withdrew), or
  * pending at a higher position (then it removed it, and the other's last swap failed). A thread
  * that ends leaves at most a pending slot, which any thread may finish or take.
+ *
+ * A large class has a front, its first sets, and a main part, the rest. A key has four sets for
+ * ever, two in each part; in a small class, which is all front, it has two. No key is moved. New
+ * keys go to the front first, so that the pages of the main part are not used before they are
+ * needed. The header's word `spilled` counts, up to spilled_max, the new keys that found no free
+ * slot there. From then on, for good, new keys go to the main part first. For the choice of a slot
+ * the word is a hint. But while it is 0 the main part is not read, which would make its pages
+ * resident. The proof above holds with that, because reading 0 is a search of the main part: the
+ * word never returns to 0 while the table is in use, and a thread that chose a slot of the main
+ * part makes it non-zero before it publishes there (slots_spill). So a read of 0 shows that nothing
+ * was published there before. As with every other search, it must come after the own publication:
+ * slots_settle and rule.c read the word again. All these accesses are sequentially consistent. Let
+ * A publish in the front and B, of the same key, in the main part. If A reads 0 then A has
+ * published before B makes the word non-zero, so before B publishes, and B, searching later still,
+ * sees A's slot. Else A searches the main part. Positions are compared by address, which no hint
+ * changes.
  *
  * Under a rule whose quotas have states of different sizes the key must be valid in one class only:
  * see rule.h.
@@ -61,14 +77,22 @@ struct class_ops; /* asking.h */
 struct slots {
     const struct class_ops *ops; /* NULL: blocks hold no state */
     uint8_t *base;
-    uint64_t sets;
+    uint64_t sets, front; /* of all sets the first ones; both are equal in a small class */
+    uint64_t *spilled;    /* see above; where all is front, a word that stays 0 */
+    uint64_t spilled_max;
     uint32_t set_size, half_size, state_offset, state_stride, state_half, state_size;
     uint8_t class; /* enum slot_class */
 };
 
-/* The two sets of a key, and its 48 bits at their position in the tag word. */
+#define PAIR_SETS 2 /* sets of a key in one part */
+#define HOME_SETS 4
+
+/*
+ * The sets of a key, two in the front, then two in the main part; and its 48 bits at their position
+ * in the tag word. In a class that is all front the latter two are not used.
+ */
 struct home {
-    uint8_t *set[2];
+    uint8_t *set[HOME_SETS];
     uint64_t tag;
 };
 
@@ -96,22 +120,79 @@ static inline bool slots_has(const struct slots *slots, const void *pair)
     return at >= base && at < base + slots->sets * slots->set_size && at % sizeof(struct pair) == 0;
 }
 
+static inline bool slots_is_main(const struct slots *slots, const void *at)
+{
+    assert(slots_has(slots, at));
+    return (uintptr_t)at - (uintptr_t)slots->base >= slots->front * slots->set_size;
+}
+
+/* How many keys have spilled into the main part; 0: nothing is, or ever was, published there. */
+static inline uint64_t slots_spilled(const struct slots *slots)
+{
+    /* seq_cst: this is a search; see above. */
+    return __atomic_load_n(slots->spilled, __ATOMIC_SEQ_CST);
+}
+
+/* Of the sets of a key, those to search now. */
+static inline unsigned slots_reach(const struct slots *slots)
+{
+    return slots_spilled(slots) == 0 ? PAIR_SETS : HOME_SETS;
+}
+
+/* Of all sets of the class, those that can have keys now. */
+static inline uint64_t slots_used(const struct slots *slots)
+{
+    return slots_spilled(slots) == 0 ? slots->front : slots->sets;
+}
+
+/* Before a new key is published in this slot. */
+static inline void slots_spill(const struct slots *slots, const struct pair *at)
+{
+    if (slots_is_main(slots, at) && slots_spilled(slots) < slots->spilled_max)
+        /* seq_cst: before the publication; see above. */
+        __atomic_fetch_add(slots->spilled, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline bool slots_may_publish(const struct slots *slots, const struct pair *at)
+{
+    return !slots_is_main(slots, at) || slots_spilled(slots) != 0;
+}
+
 /* Whether a key has this home in this class. */
 static inline bool slots_is_home(const struct slots *slots, const struct home *home)
 {
-    return slots_has(slots, home->set[0]) && slots_has(slots, home->set[1]) && home->tag != 0 &&
-           (home->tag & ~TAG_HASH_MASK) == 0;
+    unsigned sets = slots->front < slots->sets ? HOME_SETS : PAIR_SETS;
+    for (unsigned i = 0; i < sets; i++)
+        if (!slots_has(slots, home->set[i]))
+            return false;
+    return home->tag != 0 && (home->tag & ~TAG_HASH_MASK) == 0;
 }
 
+/* Two of n sets, by 32 bits each. */
+static inline void slots_choose(const struct slots *slots, uint8_t *base, uint64_t n,
+                                uint64_t first_bits, uint64_t second_bits, uint8_t *set[PAIR_SETS])
+{
+    uint64_t first = ((first_bits & UINT32_MAX) * n) >> 32;
+    uint64_t second = ((second_bits & UINT32_MAX) * n) >> 32;
+    if (second == first)
+        second = first + 1 < n ? first + 1 : 0;
+    set[0] = base + first * slots->set_size;
+    set[1] = base + second * slots->set_size;
+}
+
+/*
+ * The two sets of one part are chosen by different bits of the hash. A set of the front and one of
+ * the main part share none of them in a class of 2^16 sets or fewer. In a larger one they share
+ * some: the keys of one set of the front are then spread evenly over 2^16 sets or more of the main
+ * part, not over all.
+ */
 static inline struct home slots_home(const struct slots *slots, struct hash128 hash)
 {
     struct home home;
-    uint64_t first = ((hash.hi >> 32) * slots->sets) >> 32;
-    uint64_t second = ((hash.hi & UINT32_MAX) * slots->sets) >> 32;
-    if (second == first)
-        second = first + 1 < slots->sets ? first + 1 : 0;
-    home.set[0] = slots->base + first * slots->set_size;
-    home.set[1] = slots->base + second * slots->set_size;
+    uint8_t *main_base = slots->base + slots->front * slots->set_size;
+    slots_choose(slots, slots->base, slots->front, hash.hi >> 32, hash.hi, &home.set[0]);
+    slots_choose(slots, main_base, slots->sets - slots->front, hash.hi >> 16,
+                 hash.hi << 16 | (hash.lo & ~TAG_HASH_MASK), &home.set[PAIR_SETS]);
     /* A tag of 0 would look like an empty slot with an id. */
     home.tag = hash.lo & TAG_HASH_MASK;
     if (home.tag == 0)
@@ -156,14 +237,15 @@ static inline unsigned slots_first_way(uint64_t tag)
 }
 
 /*
- * Prefetches the lines in which a key most likely is, of both sets at once. Always inline: gcc
+ * Prefetches the lines in which a key most likely is, of all its sets at once; those of the main
+ * part first, since the front is small and more often in a cache. Always inline: gcc
  * assumes that a function that only prefetches has no effect, and removes the call.
  */
 __attribute__((always_inline)) static inline void slots_prefetch(const struct slots *slots,
                                                                  const struct home *home)
 {
     unsigned first = slots_first_way(home->tag);
-    for (int s = 0; s < 2; s++) {
+    for (unsigned s = slots_reach(slots); s-- > 0;) {
         struct pair *pairs = slots_pair(slots, home->set[s], first);
         __builtin_prefetch(pairs);
         if (slots->class == CLASS_16)
@@ -171,9 +253,24 @@ __attribute__((always_inline)) static inline void slots_prefetch(const struct sl
     }
 }
 
+/* Of two sets the halves from `way` on, for a slot with exactly this tag word. */
+__attribute__((always_inline)) static inline struct seen
+slots_find_in(const struct slots *slots, uint8_t *const set[PAIR_SETS], unsigned way,
+              uint64_t tag_word)
+{
+    for (int s = 0; s < PAIR_SETS; s++) {
+        struct pair *pairs = slots_pair(slots, set[s], way);
+        for (unsigned i = 0; i < HALF_WAYS; i++)
+            /* acquire: what is read of the slot next is not older than the tag. */
+            if (__atomic_load_n(&pairs[i].first, __ATOMIC_ACQUIRE) == tag_word)
+                return (struct seen){.at = &pairs[i], .state = slots_state(slots, set[s], way + i)};
+    }
+    return (struct seen){.at = NULL};
+}
+
 /*
- * The slot with exactly this tag word. Four in five keys are in their first set, and nearly all in
- * the first half of theirs: for those one line is read, without waiting for another.
+ * The slot with exactly this tag word. Four in five keys are in the first set of their part, and
+ * nearly all in the first half of theirs: for those no line is read that was not prefetched.
  */
 static inline struct seen slots_find_exact(const struct slots *slots, const struct home *home,
                                            uint64_t tag_word)
@@ -181,16 +278,15 @@ static inline struct seen slots_find_exact(const struct slots *slots, const stru
     assert(slots_is_home(slots, home));
     assert((tag_word & TAG_PENDING) == 0);
     unsigned first = slots_first_way(home->tag);
-    for (unsigned turn = 0; turn < 4; turn++) {
-        uint8_t *set = home->set[turn % 2];
-        unsigned way = turn < 2 ? first : first ^ HALF_WAYS;
-        struct pair *pairs = slots_pair(slots, set, way);
-        for (unsigned i = 0; i < HALF_WAYS; i++)
-            /* acquire: what is read of the slot next is not older than the tag. */
-            if (__atomic_load_n(&pairs[i].first, __ATOMIC_ACQUIRE) == tag_word)
-                return (struct seen){.at = &pairs[i], .state = slots_state(slots, set, way + i)};
-    }
-    return (struct seen){.at = NULL};
+    bool has_spilled = slots_spilled(slots) != 0;
+    struct seen seen = slots_find_in(slots, &home->set[0], first, tag_word);
+    if (seen.at == NULL && has_spilled)
+        seen = slots_find_in(slots, &home->set[PAIR_SETS], first, tag_word);
+    if (seen.at == NULL)
+        seen = slots_find_in(slots, &home->set[0], first ^ HALF_WAYS, tag_word);
+    if (seen.at == NULL && has_spilled)
+        seen = slots_find_in(slots, &home->set[PAIR_SETS], first ^ HALF_WAYS, tag_word);
+    return seen;
 }
 
 /*

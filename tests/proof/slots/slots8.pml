@@ -4,10 +4,14 @@
  * memory is one step; a thread may be stopped for ever before any of them. A pair is swapped in one
  * step and read in two, its second word first.
  *
- * Models slots_find, slots_see, slots_settle, slots_remove, slots_withdraw (slots.c), place_choose
- * (place.c), publish, ask, swap (place8.c), asking_catch_up (asking.h), table_nonce (handle.c) and
+ * Models slots_find, slots_see, slots_settle, slots_remove, slots_withdraw (slots.c), slots_reach and
+ * slots_spill (slots.h), place_choose (place.c), publish, ask, swap (place8.c), asking_catch_up (asking.h), table_nonce (handle.c) and
  * ask_slots (ask.c). Left out: eviction of live states, which forgets units by design, and the
  * order of preference among slots that are free: any of them may be taken here.
+ *
+ * -DFRONT=n: the first n slots are the front, the others the main part, which a thread searches only
+ * if it reads that `spilled` is not 0. In which part a new key gets its slot is not decided by more
+ * than that: any free one may be taken.
  *
  * Time has the instants 0 … TIMES-1. A state of instant e admits LIMIT units; at e+1 it has
  * expired, and at e+2, the grace later, its slot may be reused. The mark is the latest now seen.
@@ -61,6 +65,11 @@ byte alone = NONE;  /* the only thread that goes on; NONE: all do */
 #endif
 
 pair slot[WAYS];
+#ifndef FRONT
+#define FRONT WAYS
+#endif
+bit spilled; /* a key was, or soon is, published in the main part */
+
 bit backwards; /* a key's hash decides in which order its slots are searched */
 byte clock, mark;
 byte granted[(KEYS + 1) * TIMES]; /* what callers got, by key and instant */
@@ -108,6 +117,34 @@ inline see(i)
     d_step { MAY_GO; tag = slot[i].tag; pending = slot[i].pending }
 }
 
+/* The word is read once: before the thread has published, that is, as it must not be. */
+#ifdef LEAVE_OUT_READ_LAST
+#define IS_READ (reach != 0)
+#else
+#define IS_READ false
+#endif
+
+inline slots_reach()
+{
+#if FRONT < WAYS
+    if
+    :: IS_READ
+    :: !IS_READ ->
+        d_step { MAY_GO; reach = (spilled -> WAYS : FRONT) }
+    fi
+#else
+    reach = WAYS
+#endif
+}
+
+inline slots_spill(i)
+{
+    if
+    :: i >= FRONT -> d_step { MAY_GO; spilled = 1 }
+    :: else
+    fi
+}
+
 /* The swap that grants: what is in the state is what callers got, nothing less and nothing else. */
 inline charge(i, instant, count)
 {
@@ -136,6 +173,7 @@ proctype asker(byte self)
     byte searches;
 #endif
     bit pending, swapped;
+    byte reach; /* the slots that are searched */
 
     d_step {
         now = clock;
@@ -149,9 +187,10 @@ again:
     /* slots_find: a valid slot, else a pending one of the key */
     found = NONE;
     turn = 0;
+    slots_reach();
     do
-    :: turn < WAYS ->
-        i = (backwards -> WAYS - 1 - turn : turn);
+    :: turn < reach ->
+        i = (backwards -> reach - 1 - turn : turn);
         if
         :: MAY_GO && slot[i].tag == key ->
             see(i);
@@ -190,11 +229,24 @@ again:
     :: tag == 0 || pending || INSTANT(second) + GRACE <= now
     :: else -> goto decided
     fi;
-    /* publish */
+    /* slots_spill, publish */
+#ifndef LEAVE_OUT_SPILL_FIRST
+    slots_spill(i);
+#endif
 #ifdef LEAVE_OUT_NONCE
     swap_pair(i, tag, pending, second, key, 1, 1);
 #else
     swap_pair(i, tag, pending, second, key, 1, self * NONCES + nonce);
+#endif
+#ifdef LEAVE_OUT_SPILL_FIRST
+    /* The word is set after the search instead, which the thread must get to without it. */
+    if
+    :: swapped && i >= FRONT ->
+        mine = i;
+        mine_second = self * NONCES + nonce;
+        goto arrive
+    :: else
+    fi;
 #endif
     nonce = (nonce + swapped) % NONCES;
     goto again;
@@ -203,9 +255,10 @@ arrive:
     /* slots_settle */
 #ifndef LEAVE_OUT_SETTLE
     i = 0;
+    slots_reach();
     do
-    :: i < WAYS && i == mine -> i++
-    :: i < WAYS && i != mine ->
+    :: i < reach && i == mine -> i++
+    :: i < reach && i != mine ->
         see(i);
         if
         :: tag != key -> i++
@@ -233,6 +286,9 @@ arrive:
         fi
     :: else -> break
     od;
+#endif
+#ifdef LEAVE_OUT_SPILL_FIRST
+    slots_spill(mine);
 #endif
 #ifndef LEAVE_OUT_CATCH_UP
     /* asking_catch_up */
