@@ -87,8 +87,10 @@ static void match(struct bench *bench, const struct rules *rules, uint32_t n_val
     const struct descriptor descriptor = {.entries = &entry, .n_entries = 1};
     for (uint64_t i = 0; i < bench->ops; i++) {
         struct rule_match found;
+        struct rules_walk walk;
         write_value(bench, text, n_values);
-        if (rules_match(rules, domain, &descriptor, key, sizeof(key), &found, NULL) == 0)
+        rules_walk_begin(&walk, rules, domain);
+        if (rules_match(&walk, &descriptor, key, sizeof(key), &found, NULL) == 0)
             bench->found += found.key_len;
         bench->state += key[0]; /* of the rule's id */
         if (lines != NULL)

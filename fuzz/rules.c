@@ -149,8 +149,11 @@ static void ask(const struct rules *rules, uint32_t node, struct dice *dice)
         return;
     if (throw_dice(dice, 8) == 0)
         descriptor.n_entries = 1 + throw_dice(dice, (uint32_t)descriptor.n_entries);
-    int code = rules_match(rules, trie_text(trie_at(&rules->trie, domain)), &descriptor, key,
-                           sizeof(key), &match, &error);
+    struct rules_walk walk;
+    rules_walk_begin(&walk, rules, trie_text(trie_at(&rules->trie, domain)));
+    int code = rules_match(&walk, &descriptor, key, sizeof(key), &match, &error);
+    /* Again, from what the walk remembers. */
+    MUST(rules_match(&walk, &descriptor, key, sizeof(key), &match, &error) == code);
     if (!slow_match(rules, domain, &descriptor, &expected))
         return;
     if (code != STINT_OK) {

@@ -349,15 +349,15 @@ static int bring_quota(struct evaluation *evaluation, const struct evaluation_as
 }
 
 static int match(struct evaluation *evaluation, const struct evaluation_ask *ask,
-                 const struct descriptor *descriptor, struct target *target,
-                 struct stint_error *error)
+                 struct rules_walk *walk, const struct descriptor *descriptor,
+                 struct target *target, struct stint_error *error)
 {
     assert(evaluation->keys_len + RULES_KEY_MAX <= EVALUATION_KEYS_SIZE);
     struct rule_match found = {.rule = NULL};
     uint8_t *key = evaluation->keys + evaluation->keys_len;
     if (ask->rules == NULL)
         return 0;
-    int code = rules_match(ask->rules, ask->domain, descriptor, key, RULES_KEY_MAX, &found, error);
+    int code = rules_match(walk, descriptor, key, RULES_KEY_MAX, &found, error);
     if (code != 0)
         return code;
     if (found.rule != NULL) {
@@ -435,12 +435,15 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
 {
     assert(ask->n_descriptors >= 1);
     assert(evaluation->n_targets + ask->n_descriptors <= TARGETS_MAX);
+    struct rules_walk walk;
+    if (ask->rules != NULL)
+        rules_walk_begin(&walk, ask->rules, ask->domain);
     for (size_t i = 0; i < ask->n_descriptors; i++) {
         const struct descriptor *descriptor = &ask->descriptors[i];
         struct target *target =
             add_target(evaluation, descriptor->has_hits ? descriptor->hits : ask->cost);
         target->is_quota_mode = evaluation->all_quota_mode;
-        int code = match(evaluation, ask, descriptor, target, error);
+        int code = match(evaluation, ask, &walk, descriptor, target, error);
         if (code != 0)
             return code;
         find_own_quota(evaluation, target);

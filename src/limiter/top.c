@@ -242,6 +242,7 @@ static size_t way_of(struct top_set *set, struct top_entry *entries, uint64_t id
     /* It takes over the score that it replaces: it may have been used as often. */
     entries[least].over_by = set->units[least];
     entries[least].denied = 0;
+    entries[least].last_ns = 0;
     write_text(&entries[least], use);
     return least;
 }

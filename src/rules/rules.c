@@ -122,20 +122,33 @@ static uint32_t find_wildcard(const struct trie *trie, uint32_t key, struct span
     return TRIE_NONE;
 }
 
-/* The exact value, then wildcards in the order of the file, then the bare key. */
-static uint32_t step(const struct trie *trie, uint32_t above, const struct descriptor_entry *entry)
+static bool span_is(struct span text, struct span other)
 {
+    return text.len == other.len && (text.len == 0 || memcmp(text.ptr, other.ptr, text.len) == 0);
+}
+
+/*
+ * The exact value, then wildcards in the order of the file, then the bare key. Descriptors of one
+ * request often begin alike: what the one before has found at this level needs no search.
+ */
+static uint32_t step(const struct trie *trie, uint32_t above, const struct descriptor_entry *entry,
+                     struct rules_step *last)
+{
+    bool is_same_key = last->above == above && span_is(last->entry.key, entry->key);
+    if (is_same_key && span_is(last->entry.value, entry->value))
+        return last->found;
     const struct trie_name key_name = {above, TRIE_KEY, entry->key};
-    uint32_t key = trie_find(trie, &key_name);
-    if (key == TRIE_NONE)
-        return TRIE_NONE;
-    const struct trie_name value_name = {key, TRIE_VALUE, entry->value};
-    uint32_t found = trie_find(trie, &value_name);
-    if (found == TRIE_NONE)
-        found = find_wildcard(trie, key, entry->value);
-    if (found != TRIE_NONE)
-        return found;
-    return trie_at(trie, key)->is_entry ? key : TRIE_NONE;
+    uint32_t key = is_same_key ? last->key : trie_find(trie, &key_name), found = TRIE_NONE;
+    if (key != TRIE_NONE) {
+        const struct trie_name value_name = {key, TRIE_VALUE, entry->value};
+        found = trie_find(trie, &value_name);
+        if (found == TRIE_NONE)
+            found = find_wildcard(trie, key, entry->value);
+        if (found == TRIE_NONE && trie_at(trie, key)->is_entry)
+            found = key;
+    }
+    *last = (struct rules_step){*entry, above, key, found};
+    return found;
 }
 
 /* Big-endian, so that a key is the same wherever it is made; compilers make one store of these. */
@@ -172,20 +185,32 @@ size_t rules_write_key(uint8_t *key, size_t size, uint64_t id, const struct span
     return len;
 }
 
+void rules_walk_begin(struct rules_walk *walk, const struct rules *rules, struct span domain)
+{
+    walk->rules = rules;
+    walk->domain = find_domain(&rules->trie, domain);
+    walk->n_levels = 0;
+}
+
 /*
  * The node with the limit, or NULL. The walk ends at the first entry without a match: a level that
  * did match is final. `texts` gets the text of each entry for the key: its value, or the pattern
  * that all matching ones share.
  */
-static const struct trie_node *walk(const struct trie *trie, uint32_t domain,
-                                    const struct descriptor *descriptor, struct span *texts)
+static const struct trie_node *go_down(struct rules_walk *walk, const struct descriptor *descriptor,
+                                       struct span *texts)
 {
-    const struct trie_node *node = trie_at(trie, domain);
-    uint32_t at = domain;
+    const struct trie *trie = &walk->rules->trie;
+    uint32_t at = walk->domain;
+    if (at == TRIE_NONE)
+        return NULL;
+    const struct trie_node *node = trie_at(trie, at);
     for (size_t i = 0; i < descriptor->n_entries; i++) {
         if (!node->has_below)
             return NULL;
-        at = step(trie, at, &descriptor->entries[i]);
+        if (i == walk->n_levels)
+            walk->levels[walk->n_levels++].above = TRIE_NONE;
+        at = step(trie, at, &descriptor->entries[i], &walk->levels[i]);
         if (at == TRIE_NONE)
             return NULL;
         node = trie_at(trie, at);
@@ -194,15 +219,13 @@ static const struct trie_node *walk(const struct trie *trie, uint32_t domain,
     return node->rule != RULE_NONE ? node : NULL;
 }
 
-int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
-                uint8_t *key, size_t key_size, struct rule_match *match, struct stint_error *error)
+int rules_match(struct rules_walk *walk, const struct descriptor *descriptor, uint8_t *key,
+                size_t key_size, struct rule_match *match, struct stint_error *error)
 {
     struct span texts[ENTRIES_MAX];
     assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
     *match = (struct rule_match){0};
-    uint32_t at = find_domain(&rules->trie, domain);
-    const struct trie_node *node =
-        at != TRIE_NONE ? walk(&rules->trie, at, descriptor, texts) : NULL;
+    const struct trie_node *node = go_down(walk, descriptor, texts);
     if (node == NULL)
         return STINT_OK;
     size_t key_len = rules_write_key(key, key_size, node->id, texts, descriptor->n_entries);
@@ -210,7 +233,7 @@ int rules_match(const struct rules *rules, struct span domain, const struct desc
         return err_set(error, STINT_E_RANGE,
                        "the values of a descriptor need a key of %zu bytes; it has at most %zu",
                        key_len, key_size);
-    match->rule = &rules->rules[node->rule];
+    match->rule = &walk->rules->rules[node->rule];
     match->key_len = key_len;
     return STINT_OK;
 }

@@ -178,13 +178,30 @@ struct rule_match {
  */
 size_t rules_write_key(uint8_t *key, size_t size, uint64_t id, const struct span *texts, size_t n);
 
+/* The last step at one level: what an entry below a node has found. */
+struct rules_step {
+    struct descriptor_entry entry;
+    uint32_t above, key, found; /* numbers of nodes */
+};
+
+/* The matches of a request's descriptors, all in one domain. */
+struct rules_walk {
+    const struct rules *rules;
+    uint32_t domain;
+    size_t n_levels; /* that were reached so far */
+    struct rules_step levels[ENTRIES_MAX];
+};
+
+/* Keeps pointers to the rules and to the texts of descriptors: while these last. */
+void rules_walk_begin(struct rules_walk *walk, const struct rules *rules, struct span domain);
+
 /*
- * Finds the rule of a descriptor in a domain, as docs/rules.md describes: at each level the exact
- * value, then wildcards in the order of the file, then the bare key; the limit must be at the
- * descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be longer
- * than key_size. The cost does not grow with the number of rules at a level.
+ * Finds the rule of a descriptor in the walk's domain, as docs/rules.md describes: at each level
+ * the exact value, then wildcards in the order of the file, then the bare key; the limit must be at
+ * the descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be
+ * longer than key_size. The cost does not grow with the number of rules at a level.
  */
-int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
-                uint8_t *key, size_t key_size, struct rule_match *match, struct stint_error *error);
+int rules_match(struct rules_walk *walk, const struct descriptor *descriptor, uint8_t *key,
+                size_t key_size, struct rule_match *match, struct stint_error *error);
 
 #endif

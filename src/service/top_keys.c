@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define EPOCH_NS (100 * NS_PER_MS) /* how often the rate of requests is measured */
-#define NOTES_PER_EPOCH 500        /* of one worker, on average */
+#define NOTES_PER_EPOCH 100        /* of one worker, on average */
 #define STRIDE_MAX 64
 #define DOMAIN_SIZE sizeof(((struct top_key *)NULL)->domain)
 #define RULE_SIZE sizeof(((struct top_key *)NULL)->rule)

@@ -627,10 +627,10 @@ static struct span take_turn(struct grpc_conn *conn, struct span bytes)
 {
     while (bytes.len > 0 && !conn->is_over && !grpc_turn_is_over(conn) &&
            !grpc_output_is_unread(conn)) {
-        size_t len = bytes.len < GRPC_SLICE ? bytes.len : GRPC_SLICE;
-        feed_session(conn, span_of(bytes.ptr, len));
-        if (http2_frames_take(&conn->frames, span_of(bytes.ptr, len)))
+        size_t len = GRPC_SLICE;
+        if (http2_frames_take(&conn->frames, bytes, &len))
             conn->frame_since_ns = conn->now_ns;
+        feed_session(conn, span_of(bytes.ptr, len));
         bytes = span_of(bytes.ptr + len, bytes.len - len);
         if (conn->has_begun && !conn->is_over)
             grpc_output_settle(conn);

@@ -278,7 +278,7 @@ struct span health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_sta
 
 /* ---- Frames of HTTP/2 ------------------------------------------------------------------------ */
 
-enum { TYPE_HEADERS = 1, TYPE_CONTINUATION = 9, FLAG_END_HEADERS = 4 };
+enum { TYPE_DATA = 0, TYPE_HEADERS = 1, TYPE_CONTINUATION = 9, FLAG_END_HEADERS = 4 };
 
 bool http2_frames_are_open(const struct http2_frames *frames)
 {
@@ -318,13 +318,32 @@ static size_t take_part(struct http2_frames *frames, struct span bytes)
     return len;
 }
 
-bool http2_frames_take(struct http2_frames *frames, struct span bytes)
+static bool take_all(struct http2_frames *frames, struct span bytes)
 {
     bool was_closed = !http2_frames_are_open(frames);
     while (bytes.len > 0) {
-        size_t len = take_part(frames, bytes);
-        bytes = span_of(bytes.ptr + len, bytes.len - len);
+        bytes = span_after(bytes, take_part(frames, bytes));
         was_closed |= !http2_frames_are_open(frames);
     }
     return was_closed;
+}
+
+/* Of the payload that is still to come. */
+static size_t data_left(const struct http2_frames *frames)
+{
+    bool is_data = frames->head_len == HTTP2_FRAME_HEAD && frames->head[3] == TYPE_DATA;
+    return is_data ? frames->left : 0;
+}
+
+bool http2_frames_take(struct http2_frames *frames, struct span bytes, size_t *len)
+{
+    size_t more_max = *len;
+    *len = min_u64(*len, bytes.len);
+    bool was_closed = take_all(frames, span_of(bytes.ptr, *len));
+    struct span more = span_after(bytes, *len);
+    size_t left = data_left(frames);
+    if (left == 0 || left > more.len || left > more_max)
+        return was_closed;
+    *len += left;
+    return take_all(frames, span_of(more.ptr, left)) || was_closed;
 }

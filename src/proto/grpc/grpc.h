@@ -103,8 +103,12 @@ struct http2_frames {
     bool is_in_block; /* HEADERS came without END_HEADERS, and no CONTINUATION with it since */
 };
 
-/* True if one of these bytes is at a boundary: it completes an item, or no item was open. */
-bool http2_frames_take(struct http2_frames *frames, struct span bytes);
+/*
+ * Takes the first *len of the bytes, and up to as many more where these end in a DATA frame that
+ * the next bytes complete: a message in two pieces would be copied. *len is then what it took. True
+ * if one of these is at a boundary: it completes an item, or no item was open.
+ */
+bool http2_frames_take(struct http2_frames *frames, struct span bytes, size_t *len);
 
 /* Whether an item is incomplete after the last byte: a preface, a frame or a block. */
 bool http2_frames_are_open(const struct http2_frames *frames);

@@ -74,7 +74,7 @@ static inline bool read_value(struct span *rest, unsigned type, struct wire_valu
     }
 }
 
-int wire_read(const struct wire_message *message, struct span *rest, struct wire_value *value)
+static int read_any(const struct wire_message *message, struct span *rest, struct wire_value *value)
 {
     while (rest->len > 0) {
         uint64_t tag;
@@ -87,24 +87,21 @@ int wire_read(const struct wire_message *message, struct span *rest, struct wire
     return 0;
 }
 
+/* Nearly all fields are known bytes with a tag and a length of one byte. */
+int wire_read(const struct wire_message *message, struct span *rest, struct wire_value *value)
+{
+    const uint8_t *at = rest->ptr;
+    if (rest->len < 2 || at[1] > 127 || at[1] > rest->len - 2 || (at[0] & 7) != WIRE_BYTES)
+        return read_any(message, rest, value);
+    unsigned number = at[0] >> 3;
+    if (number - 1 >= message->n_known || message->types[number] != WIRE_BYTES)
+        return read_any(message, rest, value);
+    value->bytes = span_of(at + 2, at[1]);
+    *rest = span_of(at + 2 + at[1], rest->len - 2 - at[1]);
+    return (int)number;
+}
+
 /* ---- Writing --------------------------------------------------------------------------------- */
-
-/* Only for field numbers whose tag is one byte. */
-inline void wire_write_tag(struct wire_writer *writer, unsigned field, enum wire_type type)
-{
-    *--writer->at = (uint8_t)(field << 3 | type);
-}
-
-static inline void write_varint(struct wire_writer *writer, uint64_t number)
-{
-    unsigned n = 1;
-    for (uint64_t rest = number >> 7; rest > 0; rest >>= 7)
-        n++;
-    uint8_t *at = writer->at -= n;
-    for (; number > 127; number >>= 7)
-        *at++ = (uint8_t)(number | 128);
-    *at = (uint8_t)number;
-}
 
 inline void wire_write_raw(struct wire_writer *writer, struct span bytes)
 {
@@ -129,7 +126,7 @@ void wire_write_fixed64(struct wire_writer *writer, unsigned field, uint64_t num
 void wire_write_fixed32(struct wire_writer *writer, unsigned field, uint32_t number)
 {
     write_fixed(writer, number, 4);
-    write_varint(writer, field << 3 | WIRE_32BIT);
+    wire_write_bare(writer, field << 3 | WIRE_32BIT);
 }
 
 void wire_write_double(struct wire_writer *writer, unsigned field, double number)
@@ -137,24 +134,6 @@ void wire_write_double(struct wire_writer *writer, unsigned field, double number
     uint64_t bits;
     memcpy(&bits, &number, sizeof(bits));
     wire_write_fixed64(writer, field, bits);
-}
-
-void wire_write_varint(struct wire_writer *writer, unsigned field, uint64_t number)
-{
-    write_varint(writer, number);
-    wire_write_tag(writer, field, WIRE_VARINT);
-}
-
-void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number)
-{
-    if (number != 0)
-        wire_write_varint(writer, field, number);
-}
-
-void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end)
-{
-    write_varint(writer, (uint64_t)(end - writer->at));
-    wire_write_tag(writer, field, WIRE_BYTES);
 }
 
 void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span bytes)

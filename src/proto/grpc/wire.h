@@ -43,19 +43,52 @@ struct wire_writer {
     uint8_t *at;
 };
 
-/* For fields 1 to 15. A value of 0 is left out, as in proto3. */
-void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number);
-void wire_write_varint(struct wire_writer *writer, unsigned field, uint64_t number); /* also 0 */
+/* A number without a tag. */
+static inline void wire_write_bare(struct wire_writer *writer, uint64_t number)
+{
+    unsigned n = 1;
+    for (uint64_t rest = number >> 7; rest > 0; rest >>= 7)
+        n++;
+    uint8_t *at = writer->at -= n;
+    for (; number > 127; number >>= 7)
+        *at++ = (uint8_t)(number | 128);
+    *at = (uint8_t)number;
+}
+
+/* All that writes a tag is for fields 1 to 15, unless it says otherwise: the tag is one byte. */
+static inline void wire_write_tag(struct wire_writer *writer, unsigned field, enum wire_type type)
+{
+    *--writer->at = (uint8_t)(field << 3 | type);
+}
+
+/* Also 0. */
+static inline void wire_write_varint(struct wire_writer *writer, unsigned field, uint64_t number)
+{
+    wire_write_bare(writer, number);
+    wire_write_tag(writer, field, WIRE_VARINT);
+}
+
+/* A value of 0 is left out, as in proto3. */
+static inline void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number)
+{
+    if (number != 0)
+        wire_write_varint(writer, field, number);
+}
+
+/* The prefix of a message that was just written, which ends where the writer was before. */
+static inline void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end)
+{
+    wire_write_bare(writer, (uint64_t)(end - writer->at));
+    wire_write_tag(writer, field, WIRE_BYTES);
+}
+
 /* An empty value is left out. */
 void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span bytes);
 void wire_write_double(struct wire_writer *writer, unsigned field, double number);    /* also 0 */
 void wire_write_fixed64(struct wire_writer *writer, unsigned field, uint64_t number); /* also 0 */
 /* For fields up to 2047; also 0. */
 void wire_write_fixed32(struct wire_writer *writer, unsigned field, uint32_t number);
-/* Bytes without a tag, and a tag for such bytes. */
+/* Bytes without a tag. */
 void wire_write_raw(struct wire_writer *writer, struct span bytes);
-void wire_write_tag(struct wire_writer *writer, unsigned field, enum wire_type type);
-/* The prefix of a message that was just written, which ends where the writer was before. */
-void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end);
 
 #endif

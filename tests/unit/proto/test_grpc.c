@@ -74,6 +74,31 @@ TEST(test_a_prefix_has_the_length_in_its_order)
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
 
+/* A preface, SETTINGS, DATA of three bytes and HEADERS of two: slices of each length from each
+ * place. A slice grows to twice its length at most. */
+TEST(test_a_slice_does_not_cut_the_end_of_data)
+{
+    enum { DATA = HTTP2_PREFACE + 18, DATA_END = DATA + 3 };
+    static const uint8_t bytes[DATA_END + 11] = {[HTTP2_PREFACE + 3] = 4,
+                                                 [DATA - 7] = 3,
+                                                 [DATA_END + 2] = 2,
+                                                 [DATA_END + 3] = 1,
+                                                 [DATA_END + 4] = 4};
+    for (size_t from = 0; from < sizeof(bytes); from++)
+        for (size_t most = 1; from + most <= sizeof(bytes); most++)
+            for (size_t end = from + most; end <= sizeof(bytes); end++) {
+                struct http2_frames frames = {0};
+                for (size_t i = 0, one = 1; i < from; i++, one = 1)
+                    http2_frames_take(&frames, span_of(&bytes[i], 1), &one);
+                size_t len = most, to = from + most;
+                http2_frames_take(&frames, span_of(bytes + from, end - from), &len);
+                bool is_cut = to >= DATA && to < DATA_END && end >= DATA_END;
+                bool is_near = DATA_END - to <= most;
+                assert_int_equal(from + len, is_cut && is_near ? DATA_END : to);
+                assert_true(from + len != sizeof(bytes) || !http2_frames_are_open(&frames));
+            }
+}
+
 TEST(test_timeouts)
 {
     static const struct {

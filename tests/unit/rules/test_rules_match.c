@@ -12,21 +12,27 @@ struct found {
     size_t key_len;
 };
 
-static struct found find_in(const struct rules *rules, const char *domain,
-                            const struct descriptor_entry *entries, size_t n)
+static struct found match_in(struct rules_walk *walk, const struct descriptor *descriptor)
 {
     static struct found found;
-    const struct descriptor descriptor = {.entries = entries, .n_entries = n};
     struct rule_match match;
     struct stint_error error;
-    int code = rules_match(rules, span_of_text(domain), &descriptor, found.key, sizeof(found.key),
-                           &match, &error);
+    int code = rules_match(walk, descriptor, found.key, sizeof(found.key), &match, &error);
     if (code != 0)
         fail_msg("%s", error.message);
     assert_true((match.rule == NULL) == (match.key_len == 0));
     found.rule = match.rule;
     found.key_len = match.key_len;
     return found;
+}
+
+static struct found find_in(const struct rules *rules, const char *domain,
+                            const struct descriptor_entry *entries, size_t n)
+{
+    const struct descriptor descriptor = {.entries = entries, .n_entries = n};
+    struct rules_walk walk;
+    rules_walk_begin(&walk, rules, span_of_text(domain));
+    return match_in(&walk, &descriptor);
 }
 
 /* "a=1.b=2" as entries; a value may be empty. The text is written into. */
@@ -238,21 +244,59 @@ TEST(test_a_key_that_would_be_too_long_is_an_error)
     const struct descriptor descriptor = {.entries = &entry, .n_entries = 1};
     struct rule_match match;
     struct stint_error error;
+    struct rules_walk walk;
+    rules_walk_begin(&walk, rules, span_of_text("d"));
     assert_non_null(value);
     assert_int_equal(find_in(rules, "d", &entry, 1).key_len, RULES_KEY_MAX);
     entry.value.len++;
-    assert_int_equal(
-        rules_match(rules, span_of_text("d"), &descriptor, key, sizeof(key), &match, &error),
-        STINT_E_RANGE);
+    assert_int_equal(rules_match(&walk, &descriptor, key, sizeof(key), &match, &error),
+                     STINT_E_RANGE);
     assert_string_equal(error.message, "the values of a descriptor need a key of 65537 bytes; it "
                                        "has at most 65536");
     assert_null(match.rule);
     entry.value.len = 3;
-    assert_int_equal(rules_match(rules, span_of_text("d"), &descriptor, key, 14, &match, &error),
-                     STINT_E_RANGE);
-    assert_int_equal(rules_match(rules, span_of_text("d"), &descriptor, key, 15, &match, &error),
-                     0);
+    assert_int_equal(rules_match(&walk, &descriptor, key, 14, &match, &error), STINT_E_RANGE);
+    assert_int_equal(rules_match(&walk, &descriptor, key, 15, &match, &error), 0);
     free(value);
+    rules_unref(rules);
+}
+
+/* A walk remembers the last step of each level. Each descriptor after each other, in one walk. */
+TEST(test_a_walk_finds_what_a_single_match_finds)
+{
+    static const char *const texts[] = {
+        "k=v",     "k=w",  "k=*",         "k=wild",      "k=v.u=1", "k=w.u=1",     "k=v.u=2",
+        "m=v.u=1", "m=v",  "k=v.u=1.x=1", "k=w.u=1.x=1", "x=v",     "x=v.u=1",     "k=",
+        "k=vv",    "kk=v", "m=",          "k=v.m=1",     "m=v.m=1", "m=wild.u=10", "k=v.u=",
+    };
+    enum { N = sizeof(texts) / sizeof(texts[0]) };
+    static struct descriptor_entry entries[N][ENTRIES_MAX];
+    static char bytes[N][64];
+    struct descriptor descriptors[N];
+    struct rules *rules =
+        rules_of("{domain: d, descriptors: ["
+                 "{key: k, value: v, " L ", descriptors: [{key: u, " L "}, {key: m, " L "}]},"
+                 "{key: k, value: w, descriptors: [{key: u, value: '1', " L
+                 ", descriptors: [{key: x, " L "}]}]},"
+                 "{key: k, value: 'w*d', " L "},"
+                 "{key: m, " L ", descriptors: [{key: u, value: '1*', " L "}, {key: m, " L "}]}]}");
+    for (size_t i = 0; i < N; i++) {
+        snprintf(bytes[i], sizeof(bytes[i]), "%s", texts[i]);
+        descriptors[i] = (struct descriptor){.entries = entries[i]};
+        descriptors[i].n_entries = entries_of(entries[i], bytes[i]);
+    }
+    for (size_t i = 0; i < (size_t)N * N * N; i++) {
+        struct rules_walk walk;
+        const struct descriptor *last = &descriptors[i % N];
+        rules_walk_begin(&walk, rules, span_of_text("d"));
+        match_in(&walk, &descriptors[i / N / N]);
+        match_in(&walk, &descriptors[i / N % N]);
+        const struct found found = match_in(&walk, last);
+        const struct found alone = find_in(rules, "d", last->entries, last->n_entries);
+        assert_ptr_equal(found.rule, alone.rule);
+        assert_int_equal(found.key_len, alone.key_len);
+        assert_memory_equal(found.key, alone.key, found.key_len);
+    }
     rules_unref(rules);
 }
 
