@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What systemd is told, and the sockets that it has from one start to the next. Without systemd
+ * Notifications to systemd, and the sockets that it has from one start to the next. Without systemd
  * these do nothing. The main thread calls them.
  */
 #ifndef STINT_NET_PROCESS_NOTIFY_H
