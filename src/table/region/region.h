@@ -21,7 +21,7 @@
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
-#define REGION_VERSION 5
+#define REGION_VERSION 6
 #define REGION_PAGE 4096
 #define TICKET_SIZE 64
 #define POOL_RECORD_SIZE 64
