@@ -2,7 +2,7 @@
 /* The random numbers of the hash of keys; keys of unusual lengths. */
 #include "base/key_hash.h"
 
-#define EXPAND_TWEAK UINT64_C(0x646e61707865)     /* of the secret: the numbers */
+#define EXPAND_TWEAK UINT64_C(0x646e61707865)       /* of the secret: the numbers */
 #define COMPRESS_TWEAK UINT64_C(0x73736572706d6f63) /* of the secret of long keys */
 
 static uint64_t limb(const uint64_t secret[2], size_t number, uint8_t at)
