@@ -2,6 +2,8 @@
 /* SipHash-1-3-128 over (tweak as eight little-endian bytes, then the bytes). */
 #include "base/siphash.h"
 
+#include "base/load_le.h"
+
 struct sip_state {
     uint64_t v0, v1, v2, v3;
 };
@@ -30,28 +32,6 @@ static inline void sip_word(struct sip_state *s, uint64_t word)
     s->v3 ^= word;
     sip_round(s);
     s->v0 ^= word;
-}
-
-/* Four and eight bytes, the first lowest on every machine; compilers make one load of each. */
-static inline uint64_t load_le32(const uint8_t *p)
-{
-    return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
-}
-
-static inline uint64_t load_le64(const uint8_t *p)
-{
-    return load_le32(p) | load_le32(p + 4) << 32;
-}
-
-/* The last 0 … 7 bytes; where two loads overlap, both have the same bits there. */
-static inline uint64_t load_rest(const uint8_t *p, size_t n)
-{
-    if (n >= 4)
-        return load_le32(p) | load_le32(p + n - 4) << (8 * (n - 4));
-    if (n == 0)
-        return 0;
-    return (uint64_t)p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) |
-           (uint64_t)p[n - 1] << (8 * (n - 1));
 }
 
 struct hash128 siphash13_128(const uint64_t secret[2], uint64_t tweak, const void *bytes,

@@ -135,8 +135,7 @@ static uint64_t rule_of(const struct target *target)
 static struct hash128 hash_of(const struct evaluation *evaluation, const struct target *target)
 {
     assert(rule_of(target) != 0);
-    const uint64_t *secret = evaluation->table->region.fixed.hash_key;
-    return siphash13_128(secret, rule_of(target), target->key.ptr, target->key.len);
+    return table_hash_under(evaluation->table, rule_of(target), target->key.ptr, target->key.len);
 }
 
 /* An override for the key replaces its rule and a quota that the request supplies. */

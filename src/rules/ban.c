@@ -65,8 +65,7 @@ int ban_accepted(struct stint_table *table, const struct rule *rule, struct stin
 static struct hash128 hash_of(const struct stint_table *table, const struct rule *rule,
                               struct span key)
 {
-    const uint64_t *secret = table->region.fixed.hash_key;
-    return siphash13_128(secret, rule->id ^ BAN_TWEAK, key.ptr, key.len);
+    return table_hash_under(table, rule->id ^ BAN_TWEAK, key.ptr, key.len);
 }
 
 static uint64_t ends_ns(const struct rule_ban *ban, uint64_t word)

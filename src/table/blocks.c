@@ -20,7 +20,7 @@ static const struct stint_quota block_policy = {.when_full = STINT_FULL_DENY};
 struct hash128 table_block_hash(const struct stint_table *table, const void *key, size_t key_len)
 {
     assert(key != NULL || key_len == 0);
-    return siphash13_128(table->region.fixed.hash_key, BLOCK_TWEAK, key, key_len);
+    return table_hash_under(table, BLOCK_TWEAK, key, key_len);
 }
 
 static struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns)

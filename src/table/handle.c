@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The mark, nonces and the identity of this process. */
+/* Hashes of keys, the mark, nonces and the identity of this process. */
 #include "table/handle.h"
 
 #include "table/region/owner.h"
@@ -7,6 +7,12 @@
 #include <assert.h>
 
 #define NONCES_AT_ONCE UINT64_C(65536)
+
+struct hash128 table_hash_under(const struct stint_table *table, uint64_t rule, const void *key,
+                                size_t key_len)
+{
+    return key_hash(&table->key_hash, rule, key, key_len);
+}
 
 void table_raise_mark(struct stint_table *table, uint64_t now_ns)
 {

@@ -8,6 +8,7 @@
 #define STINT_TABLE_HANDLE_H
 
 #include "algorithm/algorithm.h"
+#include "base/key_hash.h"
 #include "table/intern.h"
 #include "table/slot/slots.h"
 
@@ -37,6 +38,7 @@ struct stint_table {
     uint8_t when_full;           /* for quotas that do not set it: table_set_when_full() */
     uint64_t ahead_ns; /* the longest period of all its quotas when it was opened; see entry.h */
     bool filled;
+    struct key_hash key_hash; /* under the secret of the region */
 };
 
 /* Whether the handle is as stint_table_open() made it; shared memory is not read. */
@@ -84,14 +86,23 @@ static inline uint8_t table_when_full(const struct stint_table *table,
     return algorithm_when_full(quota, __atomic_load_n(&table->when_full, __ATOMIC_RELAXED));
 }
 
+/* The rule of a quota, or what stands for it: equal parameters share states. */
+static inline uint64_t table_rule(const struct stint_quota *quota)
+{
+    assert(quota->rule != 0 || quota->derived.checked);
+    return quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
+}
+
+/* The hash of a key under a rule, or under a number that separates another use of keys. */
+struct hash128 table_hash_under(const struct stint_table *table, uint64_t rule, const void *key,
+                                size_t key_len);
+
 /* The hash of a key under a quota's rule. */
 static inline struct hash128 table_hash(const struct stint_table *table,
                                         const struct stint_quota *quota, const void *key,
                                         size_t key_len)
 {
-    assert(quota->rule != 0 || quota->derived.checked);
-    uint64_t rule = quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
-    return siphash13_128(table->region.fixed.hash_key, rule, key, key_len);
+    return table_hash_under(table, table_rule(quota), key, key_len);
 }
 
 /* The mark is written at most this often, so that its cache line stays shared among readers. */

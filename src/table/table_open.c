@@ -23,6 +23,7 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
         region_unmap_private(table->process);
         return code;
     }
+    key_hash_open(&table->key_hash, table->region.fixed.hash_key);
     for (int class = 0; class < CLASSES; class ++)
         slots_open(&table->slots[class], &table->region, (enum slot_class) class, ops[class]);
     table->ahead_ns = intern_period_max(&table->intern);

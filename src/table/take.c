@@ -41,7 +41,8 @@ INLINE static inline bool set_out(struct taking *taking, struct stint_table *tab
                                   const struct stint_quota *quota, const void *key, size_t key_len)
 {
     return is_plain(quota, key_len) &&
-           set_out_hashed(taking, table, quota, table_hash(table, quota, key, key_len));
+           set_out_hashed(taking, table, quota,
+                          key_hash(&table->key_hash, table_rule(quota), key, key_len));
 }
 
 /* False if the slot is not, or no longer, the key's. */

@@ -9,6 +9,7 @@
 #undef STINT_BASE_WIDE_INT_H
 #define wide half_wide
 #define wide_mul half_wide_mul
+#define wide_add half_wide_add
 #define wide_div half_wide_div
 #define mul_div half_mul_div
 #define mul_div_up half_mul_div_up
@@ -21,6 +22,7 @@
 #include "base/wide_int.h"
 #undef wide
 #undef wide_mul
+#undef wide_add
 #undef wide_div
 #undef mul_div
 #undef mul_div_up
@@ -56,6 +58,9 @@ static void compare(uint64_t a, uint64_t b, uint64_t d)
     struct half_wide half = half_wide_mul(a, b);
     assert_true(product.hi == half.hi && product.lo == half.lo);
     assert_true(mul_hi(a, b) == half_mul_hi(a, b));
+    struct wide sum = wide_add(product, (struct wide){d, b});
+    struct half_wide half_sum = half_wide_add(half, (struct half_wide){d, b});
+    assert_true(sum.hi == half_sum.hi && sum.lo == half_sum.lo);
     if (d == 0)
         return;
     assert_true(wide_div(product, d) == half_wide_div(half, d));

@@ -77,7 +77,7 @@ static int open_table(struct user *user, bool read_only, struct stint_error *err
         .quotas = 48,
         .overrides = 16,
         .requests = 16,
-        .hash_key = {1, 2},
+        .hash_key = {2, 2},
         .epoch_ns = INT64_C(1700000000) * (int64_t)S,
         .clock = STINT_CLOCK_VIRTUAL,
         .read_only = read_only,
