@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keyed hash of a table's keys. The message (tweak, length, words of the key) is hashed by one
- * sum of products modulo 2^192, of which the upper 128 bits are the result: Lemire and Kaser,
- * "Strongly universal string hashing is fast", 2014. With random key words the results of two
+ * The keyed hash of a table's keys. The message (tweak, words of the key) is hashed by one sum of
+ * products modulo 2^192, of which the upper 128 bits are the result: Lemire and Kaser, "Strongly
+ * universal string hashing is fast", 2014. Each length has a random number of its own to begin
+ * with. With random key words the results of two
  * different messages are independent and uniform, so that a client that chooses keys, and does not
  * see hashes, cannot make them collide. This is no pseudorandom function: who sees hashes can
  * compute others. A hash that leaves the process needs SipHash (base/siphash.h).
  *
- * Keys longer than KEY_HASH_DIRECT bytes are compressed by SipHash first. Their length is in the
- * message, so that no short key has the same one.
+ * Keys longer than KEY_HASH_DIRECT bytes are compressed by SipHash first, their length as its tweak.
  */
 #ifndef STINT_BASE_KEY_HASH_H
 #define STINT_BASE_KEY_HASH_H
@@ -20,6 +20,7 @@
 #include <assert.h>
 
 #define KEY_HASH_DIRECT 64
+#define KEY_HASH_STARTS (KEY_HASH_DIRECT + 2) /* one for each length, the last for all longer ones */
 
 /* A number below 2^192. */
 struct key_number {
@@ -28,7 +29,7 @@ struct key_number {
 };
 
 struct key_hash {
-    struct key_number start, tweak, len, words[KEY_HASH_DIRECT / 8];
+    struct key_number starts[KEY_HASH_STARTS], tweak, words[KEY_HASH_DIRECT / 8];
     uint64_t secret[2]; /* of the hash that compresses long keys */
 };
 
@@ -67,8 +68,8 @@ __attribute__((always_inline)) static inline struct hash128
 key_hash(const struct key_hash *key_hash, uint64_t tweak, const void *bytes, size_t len)
 {
     assert(bytes != NULL || len == 0);
-    struct key_number sum = key_hash_add(key_hash->start, &key_hash->tweak, tweak);
-    sum = key_hash_add(sum, &key_hash->len, len);
+    size_t start = len <= KEY_HASH_DIRECT ? len : KEY_HASH_STARTS - 1;
+    struct key_number sum = key_hash_add(key_hash->starts[start], &key_hash->tweak, tweak);
     if (len < 8 || len > KEY_HASH_DIRECT)
         return key_hash_other(key_hash, sum, bytes, len);
     const struct key_number *number = key_hash->words;
@@ -76,7 +77,7 @@ key_hash(const struct key_hash *key_hash, uint64_t tweak, const void *bytes, siz
     const uint8_t *last = p + len - 8;
     for (; p < last; p += 8)
         sum = key_hash_add(sum, number++, load_le64(p));
-    /* The last eight bytes: with the length, they tell what the words before leave open. */
+    /* The last eight bytes: for one length, they tell what the words before leave open. */
     return key_hash_end(key_hash_add(sum, number, load_le64(last)));
 }
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 M64, M192 = 2**64 - 1, 2**192 - 1
+STARTS = 66  # one for each length to 64, and one for all longer keys
 SECRET = (0x0706050403020100, 0x0f0e0d0c0b0a0908)
 LENGTHS = [0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 56, 57, 63, 64, 65, 66, 72, 255, 1000, 65536]
 UNIT = Path(__file__).parents[1] / "unit/base/test_key_hash.c"
@@ -56,20 +57,21 @@ def number(i):
 
 
 def message(tweak, key):
-    """The words that are hashed."""
+    """The number with which the sum begins, by the length, and the words that are hashed."""
     if len(key) > 64:
         own = siphash(SECRET, int.from_bytes(b"compress", "little"), b"")
-        return [tweak, len(key), *siphash(own, 0, key)]
+        return STARTS - 1, [tweak, *siphash(own, len(key), key)]
     parts = [key[at:at + 8] for at in range(0, len(key), 8)] or [b""]
     if len(key) >= 8:
         parts[-1] = key[-8:]
-    return [tweak, len(key), *(int.from_bytes(part, "little") for part in parts)]
+    return len(key), [tweak, *(int.from_bytes(part, "little") for part in parts)]
 
 
 def key_hash(tweak, key):
-    total = number(0)
-    for i, word in enumerate(message(tweak, key)):
-        total += number(i + 1) * word
+    start, words = message(tweak, key)
+    total = number(start)
+    for i, word in enumerate(words):
+        total += number(STARTS + i) * word
     high, low = (total & M192) >> 128, total >> 64 & M64
     square = low * (low ^ 0x9e3779b97f4a7c15)
     return low, high ^ square >> 64 ^ square & M64
@@ -93,4 +95,4 @@ def test_messages_of_different_keys_differ():
     keys = [bytes([byte]) * n for n in range(70) for byte in (0, 1)]
     keys += [b"\0" * n + b"\1" + b"\0" * (length - n - 1) for length in (7, 8, 9, 13, 16, 63, 64)
              for n in range(length)]
-    assert len({tuple(message(1, key)) for key in keys}) == len(set(keys))
+    assert len({str(message(1, key)) for key in keys}) == len(set(keys))
