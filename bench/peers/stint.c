@@ -109,10 +109,8 @@ static unsigned long take_batch(const struct bench *bench, size_t at, size_t n)
     unsigned long granted = 0;
     assert(n <= BATCH);
     for (size_t i = 0; i < n; i++)
-        items[i] = (struct stint_item){.quota = &bench->quota,
-                                       .key = key_at(bench, at + i),
-                                       .key_len = KEY_LEN,
-                                       .cost = 1};
+        items[i] = (struct stint_item){
+            .quota = &bench->quota, .key = key_at(bench, at + i), .key_len = KEY_LEN, .cost = 1};
     stint_take_batch(bench->table, items, decisions, n, stint_now(bench->table));
     for (size_t i = 0; i < n; i++)
         granted += decisions[i].outcome == STINT_ALLOW;

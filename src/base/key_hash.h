@@ -8,7 +8,8 @@
  * see hashes, cannot make them collide. This is no pseudorandom function: who sees hashes can
  * compute others. A hash that leaves the process needs SipHash (base/siphash.h).
  *
- * Keys longer than KEY_HASH_DIRECT bytes are compressed by SipHash first, their length as its tweak.
+ * Keys longer than KEY_HASH_DIRECT bytes are compressed by SipHash first, their length as its
+ * tweak.
  */
 #ifndef STINT_BASE_KEY_HASH_H
 #define STINT_BASE_KEY_HASH_H
@@ -20,7 +21,8 @@
 #include <assert.h>
 
 #define KEY_HASH_DIRECT 64
-#define KEY_HASH_STARTS (KEY_HASH_DIRECT + 2) /* one for each length, the last for all longer ones */
+#define KEY_HASH_STARTS                                                                            \
+    (KEY_HASH_DIRECT + 2) /* one for each length, the last for all longer ones */
 
 /* A number below 2^192. */
 struct key_number {

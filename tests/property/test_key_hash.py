@@ -10,7 +10,8 @@ from pathlib import Path
 M64, M192 = 2**64 - 1, 2**192 - 1
 STARTS = 66  # one for each length to 64, and one for all longer keys
 SECRET = (0x0706050403020100, 0x0f0e0d0c0b0a0908)
-LENGTHS = [0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 56, 57, 63, 64, 65, 66, 72, 255, 1000, 65536]
+LENGTHS = [0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 56, 57, 63, 64, 65, 66, 72, 255, 1000,
+           65536]
 UNIT = Path(__file__).parents[1] / "unit/base/test_key_hash.c"
 
 
