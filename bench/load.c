@@ -3,7 +3,6 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "base/siphash.h"
 #include "table/slot/cas16.h"
 
 #include <stdlib.h>
@@ -51,7 +50,7 @@ static inline void bare8(struct load *load, unsigned turn, bool waits)
         struct key key = sequence_key(&load->sequence, at + i);
         if (waits)
             wait_for(&key, sum);
-        struct hash128 hash = siphash13_128(load->secret, 1, &key, KEY_LEN);
+        struct hash128 hash = key_hash(&load->key_hash, 1, &key, KEY_LEN);
         sum += __atomic_load_n(line_of(load, hash.hi), __ATOMIC_RELAXED);
         uint64_t *word = line_of(load, hash.lo), seen = __atomic_load_n(word, __ATOMIC_RELAXED);
         while (!__atomic_compare_exchange_n(word, &seen, seen + 1, true, __ATOMIC_RELAXED,
@@ -68,7 +67,7 @@ CAS16_TARGET static inline void bare16(struct load *load, unsigned turn, bool wa
         struct key key = sequence_key(&load->sequence, at + i);
         if (waits)
             wait_for(&key, sum);
-        struct hash128 hash = siphash13_128(load->secret, 1, &key, KEY_LEN);
+        struct hash128 hash = key_hash(&load->key_hash, 1, &key, KEY_LEN);
         sum += __atomic_load_n(line_of(load, hash.hi), __ATOMIC_RELAXED);
         struct pair *pair = (struct pair *)(void *)line_of(load, hash.lo), seen;
         do {
@@ -197,7 +196,8 @@ void load_open(struct load *load, const struct bench_options *options, const str
 {
     struct stint_table_info info;
     struct stint_error error;
-    *load = (struct load){.ops = options->quick ? 1 << 16 : 1 << 20, .secret = {1, 2}};
+    *load = (struct load){.ops = options->quick ? 1 << 16 : 1 << 20};
+    key_hash_open(&load->key_hash, (const uint64_t[2]){1, 2});
     if (stint_quota_parse(&load->quota, form->spec, &error) != 0) {
         fprintf(stderr, "%s: %s\n", form->spec, error.message);
         exit(1);

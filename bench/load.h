@@ -14,6 +14,7 @@
 #include "keys.h"
 #include "measure.h"
 
+#include "base/key_hash.h"
 #include <stint.h>
 
 #define LOAD_BATCH 32
@@ -40,7 +41,7 @@ struct load {
     uint64_t denied, asked;
     uint8_t *lines; /* the baseline's memory */
     uint64_t n_lines, lines_size;
-    uint64_t secret[2];
+    struct key_hash key_hash;
 };
 
 /* Leaves with 1 and a message if there is no memory. The caller makes the sequence. */
