@@ -20,7 +20,7 @@ from tls_authority import Authority
 
 STRICT = {"on_store_error": "deny"}
 AWAY_S = 1.5
-PAUSES = 5
+PAUSES = 20
 ANSWERS_S = 0.2  # what was granted before a pause has arrived
 TOGETHER_NS = 80_000_000
 
@@ -217,7 +217,8 @@ def is_used_up(seen):
 
 def test_a_restart_with_all_but_the_last_second_written_down():
     """appendfsync everysec: N, and what was granted in the second before kill -9 once more. While
-    a disk is busy Redis holds back what it writes, for two seconds at most."""
+    a disk is busy Redis holds back what it writes, for two seconds of a clock of whole seconds that
+    it reads ten times a second: for less than three."""
     rules = fleet_rules(window_s=3600, **STRICT)
     with Redis(appendonly="yes", appendfsync="everysec") as kept:
         # A take that the server gives up is charged and not seen: the timeout is a longer one.
@@ -236,7 +237,7 @@ def test_a_restart_with_all_but_the_last_second_written_down():
             until(lambda: is_used_up(crowd.snapshot()), "all of it is used up", 30, 0.2)
     for key, own in by_key(admissions(crowd.seen)).items():
         lost = sum(one.units for one in own if any(
-            at - 2 * S < one.answered_ns and one.sent_ns < at for at in kills_ns))
+            at - 3 * S < one.answered_ns and one.sent_ns < at for at in kills_ns))
         assert 0.9 * LIMIT <= sum(one.units for one in own) <= LIMIT + lost, key
     check_waits(crowd.seen)
 
