@@ -114,7 +114,7 @@ What stint does that others do not, in every take of a table: a hash under a sec
 so that chosen keys do not collide; a search in several sets of slots, so that memory is bounded and
 no sweep is needed; a swap of 16 bytes, so that no charge reaches the slot of another key; and a
 clock that counts suspend and goes on over restarts. That is about three times the instructions of
-governor (counted by callgrind: some 600 and 216 for a take of a key of 16 bytes). Where each take
+governor (counted by callgrind: some 650 and 216 for a take of a key of 16 bytes). Where each take
 waits for memory, a processor begins as many takes at once as it can hold instructions: so the
 difference is largest for uniform keys, and small for keys that are asked for often. Callers that
 have several keys at once pass them in one call, which waits for them together. `window` keeps 16

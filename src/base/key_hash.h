@@ -3,10 +3,10 @@
  * The keyed hash of a table's keys. The message (tweak, words of the key) is hashed by one sum of
  * products modulo 2^192, of which the upper 128 bits are the result: Lemire and Kaser, "Strongly
  * universal string hashing is fast", 2014. Each length has a random number of its own to begin
- * with. With random key words the results of two
- * different messages are independent and uniform, so that a client that chooses keys, and does not
- * see hashes, cannot make them collide. This is no pseudorandom function: who sees hashes can
- * compute others. A hash that leaves the process needs SipHash (base/siphash.h).
+ * with. With random numbers the results of two different messages are independent and uniform, so
+ * that a client that chooses keys, and does not see hashes, cannot make them collide. This is no
+ * pseudorandom function: an attacker who sees hashes can compute others. A hash that leaves the
+ * process needs SipHash (base/siphash.h).
  *
  * Keys longer than KEY_HASH_DIRECT bytes are compressed by SipHash first, their length as its
  * tweak.

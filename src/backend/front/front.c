@@ -145,16 +145,18 @@ static void show_state(struct front *front)
     backend_metric_set(&front->metrics->unavailable_since_ns, unavailable_since(front, 0));
 }
 
-/*
- * Whether a server has answered, if only that another caller changed the key at the same time. Of
- * a list it is enough that one has.
- */
+/* A server has answered without a decision: others were faster, or its state is of another time. */
+static bool is_undecided(const struct backend_answer *answer)
+{
+    return answer->fault == BACKEND_ERROR_BUSY || answer->fault == BACKEND_ERROR_STATE;
+}
+
+/* Whether a server has answered. Of a list it is enough that one has. */
 static bool is_from_store(const struct breakers_pass *pass, const struct backend_answer *answer)
 {
     if (answer->outcome != BACKEND_FAILED)
         return !answer->is_local;
-    return answer->fault == BACKEND_ERROR_BUSY || answer->fault == BACKEND_ERROR_STATE ||
-           (answer->failed != 0 && (pass->servers & ~answer->failed) != 0);
+    return is_undecided(answer) || (answer->failed != 0 && (pass->servers & ~answer->failed) != 0);
 }
 
 /*
@@ -176,9 +178,7 @@ static void settle(struct front *front, const struct breakers_pass *pass,
     bool is_sent = asked_ns != NULL || answer->outcome == BACKEND_DECIDED;
     if (is_sent && is_from_store(pass, answer))
         front->answered_ns = max_u64(front->answered_ns, now_ns);
-    bool says_nothing = has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD ||
-                                         answer->fault == BACKEND_ERROR_BUSY ||
-                                         answer->fault == BACKEND_ERROR_STATE
+    bool says_nothing = has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD || is_undecided(answer)
                                    : answer->is_local || !is_sent;
     if (says_nothing) {
         breakers_drop(&front->breakers, pass);
