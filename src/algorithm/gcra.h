@@ -50,55 +50,60 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
                       UINT64_MAX - max_u64(tat, now_ticks), granted, decision);
 }
 
-/* Moves the TAT by 1 to `burst` units; false, and nothing changed, if that is not allowed. */
-static inline bool gcra_charge_quick(const struct stint_quota *quota, uint64_t *state,
-                                     uint64_t now_ns, uint32_t cost)
+/* A take of 1 to `burst` units under trial: the TAT as it is, at least now, and after the take. */
+struct gcra_trial {
+    uint64_t now_ticks, base, tat;
+};
+
+/* False if the cost is no such, or too much for a word: then the algorithm is asked. */
+static inline bool gcra_try(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                            uint32_t cost, struct gcra_trial *trial)
 {
     assert(now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA);
-    uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
-    uint64_t base = max_u64(*state, now_ticks);
-    uint64_t tat = base + cost * quota->derived.interval_ticks;
-    if (cost - 1 >= quota->burst || tat < base || tat - now_ticks > quota->derived.capacity_ticks)
+    trial->now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
+    trial->base = max_u64(state, trial->now_ticks);
+    trial->tat = trial->base + cost * quota->derived.interval_ticks;
+    return trial->tat >= trial->base && cost - 1 < quota->burst;
+}
+
+static inline bool gcra_fits(const struct stint_quota *quota, const struct gcra_trial *trial)
+{
+    return trial->tat - trial->now_ticks <= quota->derived.capacity_ticks;
+}
+
+/* The answer if it fits; the state becomes trial->tat. */
+static inline void gcra_allow(const struct stint_quota *quota, const struct gcra_trial *trial,
+                              uint32_t cost, struct stint_decision *decision)
+{
+    assert(gcra_fits(quota, trial));
+    uint64_t ahead = trial->tat - trial->now_ticks;
+    gcra_answer_ahead(quota, ahead, quota->derived.capacity_ticks - ahead, UINT64_MAX - trial->tat,
+                      cost, decision);
+}
+
+/* The answer if it does not; the state stays. False, and nothing written, for others than this. */
+static inline bool gcra_deny(const struct stint_quota *quota, const struct gcra_trial *trial,
+                             struct stint_decision *decision)
+{
+    if (quota->count_denied || trial->tat == UINT64_MAX)
         return false;
-    *state = tat;
+    uint64_t ahead = trial->base - trial->now_ticks, capacity = quota->derived.capacity_ticks;
+    gcra_answer_ahead(quota, ahead, sub_floor(capacity, ahead), UINT64_MAX - trial->base, 0,
+                      decision);
+    decision->outcome = STINT_DENY;
+    decision->retry_after_ns = gcra_ns_up(trial->tat - trial->now_ticks - capacity);
     return true;
 }
 
-/* The answer to such a charge, which needs no comparison: the TAT is ahead of now. */
-static inline void gcra_answer_charged(const struct stint_quota *quota, uint64_t tat,
-                                       uint64_t now_ns, uint32_t cost,
-                                       struct stint_decision *decision)
-{
-    uint64_t ahead = tat - (now_ns << GCRA_TICKS_PER_NS_LOG2);
-    assert(ahead <= quota->derived.capacity_ticks);
-    gcra_answer_ahead(quota, ahead, quota->derived.capacity_ticks - ahead, UINT64_MAX - tat, cost,
-                      decision);
-}
-
-/* A take of 1 to `burst` units; false, and nothing changed, if it is not allowed. */
+/* A take that is allowed; false, and nothing changed, if it is not. */
 static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
-    if (!gcra_charge_quick(quota, state, now_ns, cost))
+    struct gcra_trial trial;
+    if (!gcra_try(quota, *state, now_ns, cost, &trial) || !gcra_fits(quota, &trial))
         return false;
-    gcra_answer_charged(quota, *state, now_ns, cost, decision);
-    return true;
-}
-
-/* A denial of 1 to `burst` units that is not counted; false, and nothing written, if allowed. */
-static inline bool gcra_deny_quick(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                                   uint32_t cost, struct stint_decision *decision)
-{
-    assert(now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA);
-    uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
-    uint64_t base = max_u64(state, now_ticks);
-    uint64_t tat = base + cost * quota->derived.interval_ticks;
-    if (cost - 1 >= quota->burst || tat < base || tat == UINT64_MAX || quota->count_denied ||
-        tat - now_ticks <= quota->derived.capacity_ticks)
-        return false;
-    gcra_answer(quota, state, now_ticks, 0, decision);
-    decision->outcome = STINT_DENY;
-    decision->retry_after_ns = gcra_ns_up(tat - now_ticks - quota->derived.capacity_ticks);
+    *state = trial.tat;
+    gcra_allow(quota, &trial, cost, decision);
     return true;
 }
 

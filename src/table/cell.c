@@ -47,31 +47,23 @@ __attribute__((noinline)) static struct stint_decision cell8_take(const struct s
     }
 }
 
-__attribute__((noinline)) static struct stint_decision cell8_deny(const struct stint_quota *quota,
-                                                                  struct stint_cell8 *cell,
-                                                                  uint64_t before, uint64_t now_ns,
-                                                                  uint32_t cost)
-{
-    struct stint_decision decision;
-    return gcra_deny_quick(quota, before, now_ns, cost, &decision)
-               ? decision
-               : cell8_take(quota, cell, now_ns, cost);
-}
-
-/* A take of gcra that is allowed needs no memory but its state, so it has a function of its own. */
+/* A take of gcra needs no memory but its state, so it has a function of its own. */
 struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct stint_cell8 *cell,
                                        uint64_t now_ns, uint32_t cost)
 {
-    uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED), after = before;
-    if (quota->algorithm != STINT_GCRA || now_ns > STINT_NOW_MAX)
+    struct stint_decision decision;
+    struct gcra_trial trial;
+    uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
+    if (quota->algorithm != STINT_GCRA || now_ns > STINT_NOW_MAX ||
+        !gcra_try(quota, before, now_ns, cost, &trial))
         return cell8_take(quota, cell, now_ns, cost);
-    if (!gcra_charge_quick(quota, &after, now_ns, cost))
-        return cell8_deny(quota, cell, before, now_ns, cost);
-    if (!__atomic_compare_exchange_n(&cell->word, &before, after, false, __ATOMIC_RELAXED,
+    if (!gcra_fits(quota, &trial))
+        return gcra_deny(quota, &trial, &decision) ? decision
+                                                   : cell8_take(quota, cell, now_ns, cost);
+    if (!__atomic_compare_exchange_n(&cell->word, &before, trial.tat, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))
         return cell8_take(quota, cell, now_ns, cost);
-    struct stint_decision decision;
-    gcra_answer_charged(quota, after, now_ns, cost, &decision);
+    gcra_allow(quota, &trial, cost, &decision);
     return decision;
 }
 

@@ -14,9 +14,9 @@ uint64_t clock_boot_read(void);
 /* The same from the line that is known; false if there is none for now. */
 static inline bool clock_boot_quick(uint64_t *now_ns)
 {
-    struct ticks_ahead ahead;
-    return ticks_has_line(&clock_ticks, &ahead) &&
-           ticks_at(&clock_ticks, ahead, counter_read(), now_ns);
+    uint64_t sequence;
+    return ticks_has_line(&clock_ticks, &sequence) &&
+           ticks_at(&clock_ticks, sequence, counter_read(), now_ns);
 }
 
 /*

@@ -26,7 +26,7 @@
 /* The writer's: readers see it with the next even sequence. */
 static void set(uint64_t *field, uint64_t value)
 {
-    /* release: a reader of this value then sees the odd sequence. */
+    /* release: a reader of this value then sees the sequence of the writer. */
     __atomic_store_n(field, value, __ATOMIC_RELEASE);
 }
 
@@ -133,17 +133,19 @@ uint64_t ticks_learn(struct ticks *ticks, const struct ticks_reading *reading)
 {
     assert(ticks != NULL && reading != NULL);
     uint64_t sequence = __atomic_load_n(&ticks->sequence, __ATOMIC_RELAXED);
+    uint64_t count = sequence & ~(TICKS_LINE | TICKS_WRITING);
     /*
      * One thread at a time weighs, the others go by the kernel's clock. A process that is forked
      * while another thread of its parent weighs does so for good. acquire: it sees what the last
      * one wrote.
      */
-    if (ticks_gave_up(ticks) || (sequence & 1) != 0 ||
-        !__atomic_compare_exchange_n(&ticks->sequence, &sequence, sequence + 1, false,
+    if (ticks_gave_up(ticks) || (sequence & TICKS_WRITING) != 0 ||
+        !__atomic_compare_exchange_n(&ticks->sequence, &sequence, count | TICKS_WRITING, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return raise_floor(ticks, reading->ns);
     uint64_t ns = replace_line(ticks, reading);
+    uint64_t line = ticks->span_ticks != 0 ? TICKS_LINE : 0;
     /* release: the next sequence is seen after the line. */
-    __atomic_store_n(&ticks->sequence, sequence + 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&ticks->sequence, (count + TICKS_SEQUENCE) | line, __ATOMIC_RELEASE);
     return ns;
 }

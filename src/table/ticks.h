@@ -16,15 +16,21 @@
 #ifndef STINT_TABLE_TICKS_H
 #define STINT_TABLE_TICKS_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define TICKS_SPAN_NS UINT64_C(4000000)
 
+/* There is a line; a thread writes the rest, and there may be none. Never both. */
+#define TICKS_LINE UINT64_C(1)
+#define TICKS_WRITING UINT64_C(2)
+#define TICKS_SEQUENCE UINT64_C(4)
+
 /* Read-mostly: written once per span. Zeroed, no line is known. */
 struct ticks {
-    _Alignas(64) uint64_t sequence; /* odd while a thread writes the rest */
-    uint64_t span_ticks;            /* the line is good for so many ticks; 0: there is no line */
+    _Alignas(64) uint64_t sequence; /* of TICKS_LINE and TICKS_WRITING, and a count above them */
+    uint64_t span_ticks;            /* the line is good for so many ticks */
     uint64_t from_ticks, from_ns;   /* its first point */
     uint64_t slope;                 /* in 2^-32 ns per tick */
     uint64_t floor_ns;
@@ -40,25 +46,21 @@ struct ticks_reading {
     uint64_t before, ns, after;
 };
 
-/* What is read before the counter. */
-struct ticks_ahead {
-    uint64_t sequence, span_ticks;
-};
-
-/* False if the kernel's clock has to be read: then ticks_learn(). */
-static inline bool ticks_has_line(const struct ticks *ticks, struct ticks_ahead *ahead)
+/* False if the kernel's clock has to be read: then ticks_learn(). `sequence` is for ticks_at(). */
+static inline bool ticks_has_line(const struct ticks *ticks, uint64_t *sequence)
 {
     /* acquire: the line that is read next is not older than its sequence. */
-    ahead->sequence = __atomic_load_n(&ticks->sequence, __ATOMIC_ACQUIRE);
-    ahead->span_ticks = __atomic_load_n(&ticks->span_ticks, __ATOMIC_ACQUIRE);
-    return ahead->span_ticks != 0;
+    *sequence = __atomic_load_n(&ticks->sequence, __ATOMIC_ACQUIRE);
+    return (*sequence & TICKS_LINE) != 0;
 }
 
 /* The time at a count that was read after ticks_has_line(). False as above. */
-static inline bool ticks_at(const struct ticks *ticks, struct ticks_ahead ahead, uint64_t count,
+static inline bool ticks_at(const struct ticks *ticks, uint64_t sequence, uint64_t count,
                             uint64_t *now_ns)
 {
+    assert((sequence & TICKS_LINE) != 0);
     /* acquire: the sequence is read again after each of them. */
+    uint64_t span_ticks = __atomic_load_n(&ticks->span_ticks, __ATOMIC_ACQUIRE);
     uint64_t since = count - __atomic_load_n(&ticks->from_ticks, __ATOMIC_ACQUIRE);
     uint64_t from_ns = __atomic_load_n(&ticks->from_ns, __ATOMIC_ACQUIRE);
     uint64_t slope = __atomic_load_n(&ticks->slope, __ATOMIC_ACQUIRE);
@@ -66,9 +68,8 @@ static inline bool ticks_at(const struct ticks *ticks, struct ticks_ahead ahead,
     /* Within the span the product is below TICKS_SPAN_NS * 2^32. */
     uint64_t at_ns = from_ns + (since * slope >> 32);
     *now_ns = at_ns > floor_ns ? at_ns : floor_ns;
-    /* relaxed: the loads above are before it. An odd sequence equals none. */
-    return since < ahead.span_ticks &&
-           __atomic_load_n(&ticks->sequence, __ATOMIC_RELAXED) == (ahead.sequence & ~UINT64_C(1));
+    /* relaxed: the loads above are before it. */
+    return since < span_ticks && __atomic_load_n(&ticks->sequence, __ATOMIC_RELAXED) == sequence;
 }
 
 /* The time of a reading; makes a new line of it, unless another thread does. */

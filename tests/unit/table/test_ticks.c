@@ -44,10 +44,10 @@ static void run(struct machine *machine, uint64_t ns)
 
 static uint64_t read_time(struct machine *machine, struct process *process)
 {
-    struct ticks_ahead ahead;
+    uint64_t sequence;
     uint64_t now_ns;
-    if (!ticks_has_line(&process->ticks, &ahead) ||
-        !ticks_at(&process->ticks, ahead, machine->count, &now_ns)) {
+    if (!ticks_has_line(&process->ticks, &sequence) ||
+        !ticks_at(&process->ticks, sequence, machine->count, &now_ns)) {
         struct ticks_reading reading = {.before = machine->count, .ns = machine->ns};
         run(machine, machine->apart_ns);
         reading.after = machine->count;
