@@ -3,9 +3,9 @@
  * Looks for the worst that failures do to one limit of many servers, in virtual time, and compares
  * it with what docs/distributed.md states. A server is the code of a worker's store: leases before
  * a front before a connection (unit/lease_world.h has the store and the network). An adversary
- * chooses when servers are used, how slow and lossy the network is, the rates of clocks, and up to
- * eight events. It begins with random plans and keeps each change after which the worst window
- * holds no fewer units.
+ * chooses when servers are used, how slow the network is, how often it loses a request or delivers
+ * it twice, the rates of clocks, and up to eight events. It begins with random plans and keeps each
+ * change after which the worst window holds no fewer units.
  *
  * bound_search [PLAYS [SEED [SERVERS [WORD]]]]: PLAYS of every scene, or of those
  * with WORD in their names. Exit code 1 where a bound is passed,
@@ -73,7 +73,8 @@ struct event {
 
 struct plan {
     uint64_t seed;
-    uint32_t slow_us, lost_per_mille, slow_clocks; /* the last: per cent of servers */
+    uint32_t slow_us, lost_per_mille, twice_per_mille;
+    uint32_t slow_clocks; /* per cent of servers */
     uint32_t cycle_ms;
     struct pulse pulses[CLASSES_MAX];
     struct event events[EVENTS_MAX];
@@ -321,9 +322,12 @@ static void promote_replica(void)
 static void die(void)
 {
     world.lost_per_mille = 1000;
-    for (size_t i = 0; i < world.n_flights; i++)
-        world.flights[i].arrives_ns =
-            world.flights[i].is_done ? world.flights[i].arrives_ns : UINT64_MAX;
+    for (size_t i = 0; i < world.n_flights; i++) {
+        struct flight *flight = &world.flights[i];
+        flight->arrives_again_ns = 0;
+        if (!flight->is_done)
+            flight->arrives_ns = UINT64_MAX;
+    }
 }
 
 static void happen(const struct plan *plan, const struct event *event)
@@ -455,6 +459,7 @@ static struct score play(const struct plan *plan)
     world.seed = plan->seed | 1;
     world.slow_ns = plan->slow_us * NS_PER_US + 1;
     world.lost_per_mille = (scene->flags & ONE_LOSS) != 0 ? 0 : plan->lost_per_mille;
+    world.twice_per_mille = plan->twice_per_mille;
     world.charged = (scene->flags & FLAPS) != 0 ? NULL : note_use;
     world.forgets_ended = (scene->flags & FORGETS_ENDED) != 0;
     world.counts_from_answer = (scene->flags & FROM_ANSWER) != 0;
@@ -535,6 +540,7 @@ static void draw_network(struct plan *plan, uint64_t *random)
     bool is_near = (scene->flags & ONE_LOSS) != 0 || draw(random, 2) == 0;
     plan->slow_us = is_near ? draw(random, 500) : draw(random, 15000);
     plan->lost_per_mille = draw(random, 3) ? 0 : draw(random, 200);
+    plan->twice_per_mille = draw(random, 2) ? 0 : draw(random, 300);
     plan->slow_clocks = draw(random, 101);
     plan->cycle_ms = 100 + draw(random, 900);
 }

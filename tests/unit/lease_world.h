@@ -32,6 +32,7 @@ struct flight {
     struct world_node *node;                      /* NULL: no flight */
     struct backend_op *op;                        /* NULL: nobody waits */
     uint64_t arrives_ns, answers_ns, deadline_ns; /* by the world's clock; never: lost */
+    uint64_t arrives_again_ns;                    /* 0: it does not */
     bool is_done;
     uint8_t verb;
     uint32_t cost, least;
@@ -51,10 +52,11 @@ struct world {
     size_t n_flights; /* so many places have been used */
     size_t first_free;
     uint64_t asks;
-    unsigned lost_per_mille;
+    unsigned lost_per_mille, twice_per_mille;
     uint64_t slow_ns; /* an ask and its answer take up to so long, each */
     uint64_t seed;
-    void (*charged)(uint32_t units); /* of a take that the store has decided; NULL: not reported */
+    /* Of a take that the store has decided, the first time; NULL: not reported. */
+    void (*charged)(uint32_t units);
     /* Planted faults: a lease that has ended is not charged; its term begins with the answer. */
     bool forgets_ended, counts_from_answer;
 };
@@ -223,7 +225,7 @@ static inline void world_decide(struct world *world, const struct flight *flight
         answer->sum.remaining = space - cost;
         if (flight->verb != REQUEST_PEEK)
             world_algorithm(key, STINT_TAKE, cost, now_ns, 0);
-        if (flight->verb != REQUEST_PEEK && world->charged != NULL)
+        if (flight->verb != REQUEST_PEEK && world->charged != NULL && !flight->is_done)
             world->charged(cost);
     }
 }
@@ -295,6 +297,9 @@ static inline void world_ask(struct backend *store, const struct backend_request
                              ? UINT64_MAX
                              : flight->arrives_ns + world_random(world, world->slow_ns);
     flight->deadline_ns = world->now_ns + left_ns;
+    if (!is_lost && world->twice_per_mille > 0 &&
+        world_random(world, 1000) < world->twice_per_mille)
+        flight->arrives_again_ns = flight->arrives_ns + 1 + world_random(world, world->slow_ns);
     op->answer.outcome = BACKEND_WAITS;
     op->at_work = flight;
 }
@@ -311,8 +316,14 @@ static inline bool world_step_flight(struct world *world, struct flight *flight)
     if (flight->node == NULL)
         return false;
     if (!flight->is_done && flight->arrives_ns <= world->now_ns) {
-        flight->is_done = true;
         world_decide(world, flight, &flight->answer);
+        flight->is_done = true;
+    }
+    if (flight->is_done && flight->arrives_again_ns != 0 &&
+        flight->arrives_again_ns <= world->now_ns) {
+        struct backend_answer unheard;
+        flight->arrives_again_ns = 0;
+        world_decide(world, flight, &unheard);
     }
     if (flight->node->is_paused && flight->op != NULL)
         return false;
@@ -322,7 +333,8 @@ static inline bool world_step_flight(struct world *world, struct flight *flight)
         world_answer(flight, is_answered ? &flight->answer : &late);
         return true;
     }
-    if (flight->op == NULL && (flight->is_done || flight->arrives_ns == UINT64_MAX))
+    if (flight->op == NULL && flight->arrives_again_ns == 0 &&
+        (flight->is_done || flight->arrives_ns == UINT64_MAX))
         world_free_flight(world, flight);
     return false;
 }
