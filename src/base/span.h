@@ -17,6 +17,15 @@ static inline struct span span_of(const void *ptr, size_t len)
     return (struct span){ptr, len};
 }
 
+/*
+ * Word by word. A span that was just stored as two words, and is copied as one of 16 bytes, waits
+ * until both are in the cache.
+ */
+static inline struct span span_copy(const struct span *span)
+{
+    return span_of(span->ptr, span->len);
+}
+
 static inline struct span span_of_text(const char *text)
 {
     return (struct span){(const uint8_t *)text, strlen(text)};

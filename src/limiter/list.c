@@ -26,34 +26,35 @@ bool list_is_valid(const struct list *list)
     return is_valid;
 }
 
-static bool same_state(const struct list_part *a, const struct list_part *b)
+static bool has_state(const struct list_part *part, struct hash128 hash,
+                      const struct stint_quota *quota)
 {
-    return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi &&
-           a->quota->derived.params_hash[0] == b->quota->derived.params_hash[0];
+    return part->hash.lo == hash.lo && part->hash.hi == hash.hi &&
+           part->quota->derived.params_hash[0] == quota->derived.params_hash[0];
 }
 
 static bool add_part(struct list *list, const struct stint_item *item, uint8_t index)
 {
     assert(index < STINT_ITEMS_MAX);
-    struct list_part part = {.quota = item->quota,
-                             .key = item->key,
-                             .key_len = item->key_len,
-                             .cost = item->cost,
-                             .times = 1,
-                             .index = index};
     if (item->key_len > STINT_KEY_MAX || item->quota->derived.checked != 1)
         return false;
-    part.hash = table_hash(list->table, item->quota, item->key, item->key_len);
+    struct hash128 hash = table_hash(list->table, item->quota, item->key, item->key_len);
     for (size_t i = 0; i < list->n_parts; i++) {
         struct list_part *known = &list->parts[i];
-        if (!same_state(known, &part))
+        if (!has_state(known, hash, item->quota))
             continue;
         known->times++;
         list->part_of[index] = (uint8_t)i;
-        return !__builtin_add_overflow(known->cost, part.cost, &known->cost);
+        return !__builtin_add_overflow(known->cost, item->cost, &known->cost);
     }
     list->part_of[index] = (uint8_t)list->n_parts;
-    list->parts[list->n_parts++] = part;
+    list->parts[list->n_parts++] = (struct list_part){.quota = item->quota,
+                                                      .key = item->key,
+                                                      .key_len = item->key_len,
+                                                      .hash = hash,
+                                                      .cost = item->cost,
+                                                      .times = 1,
+                                                      .index = index};
     return true;
 }
 

@@ -161,9 +161,10 @@ CAS16_TARGET static bool plan8(const struct taking *taking, const struct seen *s
                                uint64_t now_ns, uint32_t cost, struct undo *plan,
                                struct stint_decision *decision)
 {
-    struct pair before = cas16_load(seen->at), after = before;
-    algorithm8_take(taking->copy, &after.second, now_ns, cost, decision);
-    *plan = (struct undo){seen->at, before, after, now_ns};
+    struct pair before = cas16_load(seen->at);
+    uint64_t after = before.second;
+    algorithm8_take(taking->copy, &after, now_ns, cost, decision);
+    *plan = (struct undo){seen->at, before, {before.first, after}, now_ns};
     return before.first == taking->tag_word;
 }
 

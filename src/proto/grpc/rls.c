@@ -73,7 +73,7 @@ static int read_entry(struct descriptor_entry *entry, struct span message,
     int field;
     *entry = (struct descriptor_entry){span_of("", 0), span_of("", 0)};
     while ((field = wire_read(&entry_message, &message, &value)) > 0)
-        *(field == KEY ? &entry->key : &entry->value) = value.bytes;
+        *(field == KEY ? &entry->key : &entry->value) = span_copy(&value.bytes);
     return field < 0 ? refuse_message(error) : 0;
 }
 
@@ -309,17 +309,15 @@ static struct rls_limit limit_of(const struct stint_quota *quota)
 }
 
 /* A rule's limit is that of its text; an override's limit is that of its quota. */
-static struct rls_limit limit_of_status(const struct target *status)
+static void set_limit(struct rls_limit *limit, const struct target *status)
 {
     const struct rule *rule = status->rule;
-    struct rls_limit limit;
     if (rule != NULL && status->quota == &rule->quota && rule->unit != RULE_UNIT_NONE)
-        limit = (struct rls_limit){rule->requests_per_unit, 1, rule->unit, ""};
+        *limit = (struct rls_limit){rule->requests_per_unit, 1, rule->unit, ""};
     else
-        limit = limit_of(status->quota);
+        *limit = limit_of(status->quota);
     if (rule != NULL && !status->is_override)
-        limit.name = rule->name;
-    return limit;
+        limit->name = rule->name;
 }
 
 int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
@@ -343,21 +341,23 @@ const char *rls_code_name(enum rls_code code)
     return code == RLS_CODE_OK ? "OK" : code == RLS_OVER_LIMIT ? "OVER_LIMIT" : "UNKNOWN";
 }
 
-struct rls_status rls_status_of(const struct target *status)
+static bool is_over_limit(const struct target *status)
 {
-    bool is_over =
-        status->decision.outcome != STINT_ALLOW || (status->is_all_shadow && status->over);
-    struct rls_status written = {.code = is_over ? RLS_OVER_LIMIT : RLS_CODE_OK};
+    return status->decision.outcome != STINT_ALLOW || (status->is_all_shadow && status->over);
+}
+
+void rls_status_of(const struct target *status, struct rls_status *written)
+{
+    *written = (struct rls_status){.code = is_over_limit(status) ? RLS_OVER_LIMIT : RLS_CODE_OK};
     if (reply_quota(status) != NULL) {
-        written.has_limit = true;
-        written.limit = limit_of_status(status);
-        written.remaining = status->decision.remaining;
-        written.has_reset = status->decision.outcome != STINT_NEVER &&
-                            http_fields_grows_after(status, &written.reset_after_ns);
+        written->has_limit = true;
+        set_limit(&written->limit, status);
+        written->remaining = status->decision.remaining;
+        written->has_reset = status->decision.outcome != STINT_NEVER &&
+                             http_fields_grows_after(status, &written->reset_after_ns);
     } else if (status->rule != NULL && status->rule->unlimited) {
-        written.remaining = RLS_UNLIMITED;
+        written->remaining = RLS_UNLIMITED;
     }
-    return written;
 }
 
 enum rls_code rls_overall_code(const struct reply *reply)
@@ -373,8 +373,8 @@ static json_t *metadata_of_rules(const struct reply *reply)
     json_t *all = json_object();
     for (size_t i = reply->n_statuses; i-- > 0 && all != NULL;) {
         const struct target *status = &reply->statuses[i];
-        if (rls_status_of(status).code != RLS_CODE_OK || status->is_override ||
-            reply_quota(status) == NULL || status->rule == NULL || status->rule->metadata.len == 0)
+        if (is_over_limit(status) || status->is_override || reply_quota(status) == NULL ||
+            status->rule == NULL || status->rule->metadata.len == 0)
             continue;
         struct span text = status->rule->metadata;
         json_t *more = json_loadb((const char *)text.ptr, text.len, JSON_ALLOW_NUL, NULL);
@@ -571,7 +571,9 @@ static void write_duration(struct wire_writer *writer, uint64_t ns)
 static void write_status(struct wire_writer *writer, const struct target *reply_status)
 {
     enum { CODE = 1, CURRENT_LIMIT, LIMIT_REMAINING, DURATION_UNTIL_RESET };
-    const struct rls_status written = rls_status_of(reply_status), *status = &written;
+    struct rls_status written;
+    const struct rls_status *status = &written;
+    rls_status_of(reply_status, &written);
     const uint8_t *end = writer->at;
     if (status->has_reset) {
         write_duration(writer, status->reset_after_ns);

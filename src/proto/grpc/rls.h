@@ -45,7 +45,7 @@ extern const char *const rls_unit_names[RULE_WEEK + 1];
 
 const char *rls_code_name(enum rls_code code); /* "UNKNOWN", "OK", "OVER_LIMIT" */
 
-struct rls_status rls_status_of(const struct target *status);
+void rls_status_of(const struct target *status, struct rls_status *written);
 enum rls_code rls_overall_code(const struct reply *reply);
 
 /*

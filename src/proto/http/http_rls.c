@@ -55,7 +55,8 @@ static void write_duration(struct http_text *out, uint64_t ns)
 
 static void write_status(struct http_text *out, const struct target *status)
 {
-    const struct rls_status written = rls_status_of(status);
+    struct rls_status written;
+    rls_status_of(status, &written);
     http_text_add(out, "{\"code\":\"");
     http_text_add_text(out, rls_code_name(written.code));
     http_text_add(out, "\"");

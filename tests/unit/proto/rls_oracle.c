@@ -369,7 +369,8 @@ static const char *compare_response(const Pb__RateLimitResponse *from, const str
     if (from->n_statuses != reply->n_statuses)
         return "the number of statuses is another";
     for (size_t i = 0; i < reply->n_statuses && what == NULL; i++) {
-        struct rls_status status = rls_status_of(&reply->statuses[i]);
+        struct rls_status status;
+        rls_status_of(&reply->statuses[i], &status);
         what = compare_status(&status, from->statuses[i]);
     }
     if (!is_same(is_over ? form->denied_body : span_of("", 0), from->raw_body))
