@@ -115,9 +115,13 @@ local function lend()
     if share > cost then share = cost > least and cost or least end
     if term == 0 then return ask('take', share) end
     ask('peek', 0)
-    local place = n + 1
+    -- No two end at once: a return that arrives twice must not find the lease of another.
+    local place = 1
     lease_ends = now + term
-    while place > 1 and ends[place - 1] > lease_ends do place = place - 1 end
+    while place <= n and ends[place] <= lease_ends do
+        if ends[place] == lease_ends then lease_ends = lease_ends + 1 end
+        place = place + 1
+    end
     table.insert(ends, place, lease_ends)
     table.insert(units, place, share)
     n, out, is_changed, granted = n + 1, out + share, true, share

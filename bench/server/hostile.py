@@ -4,7 +4,7 @@
 A hundred requests a second on each of 50 connections: little, so that what is measured is what the
 hostile ones do to it, and enough that one percent of a turn is a hundred requests. The hostile
 clients are on the core of the load, which waits while they send. So the baseline has the same
-clients, connected to a port that nobody reads.
+clients, connected to a port where their bytes stay unread.
 """
 import json
 import socket

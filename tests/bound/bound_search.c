@@ -3,9 +3,9 @@
  * Looks for the worst that failures do to one limit of many servers, in virtual time, and compares
  * it with what docs/distributed.md states. A server is the code of a worker's store: leases before
  * a front before a connection (unit/lease_world.h has the store and the network). An adversary
- * chooses when servers are used, how slow the network is, how often it loses a request or delivers
- * it twice, the rates of clocks, and up to eight events. It begins with random plans and keeps each
- * change after which the worst window holds no fewer units.
+ * chooses when servers are used, how slow and lossy the network is, the rates of clocks, and up to
+ * eight events. It begins with random plans and keeps each change after which the worst window
+ * holds no fewer units.
  *
  * bound_search [PLAYS [SEED [SERVERS [WORD]]]]: PLAYS of every scene, or of those
  * with WORD in their names. Exit code 1 where a bound is passed,
@@ -50,6 +50,7 @@ enum {
     FLAPS = 2048,      /* until it dies, the store is slow and loses most, for less than W */
     ALONE = 4096,      /* one server */
     FIRST = 8192,      /* away since the first failure, whatever the store answered after it */
+    TWICE = 16384,     /* the network delivers some requests twice */
 };
 
 struct scene {
@@ -540,9 +541,12 @@ static void draw_network(struct plan *plan, uint64_t *random)
     bool is_near = (scene->flags & ONE_LOSS) != 0 || draw(random, 2) == 0;
     plan->slow_us = is_near ? draw(random, 500) : draw(random, 15000);
     plan->lost_per_mille = draw(random, 3) ? 0 : draw(random, 200);
-    plan->twice_per_mille = draw(random, 2) ? 0 : draw(random, 300);
     plan->slow_clocks = draw(random, 101);
     plan->cycle_ms = 100 + draw(random, 900);
+    if ((scene->flags & TWICE) != 0) {
+        plan->twice_per_mille = draw(random, 300);
+        plan->slow_us *= draw(random, 2); /* 0: what is asked at once arrives at once */
+    }
 }
 
 static void draw_plan(struct plan *plan, uint64_t *random)
@@ -623,6 +627,9 @@ static const struct scene scenes[] = {
     {"lease: strict", WINDOW, STRICT, CAN_FAIL, 0, 1, 0},
     {"lease: strict, log", LOG, STRICT, CAN_FAIL, 0, 1, 0},
     {"lease: strict, gcra", GCRA, STRICT, CAN_FAIL, 0, 1, 0},
+    {"no lease, requests arrive twice", WINDOW, 0, CAN_FAIL, TWICE, 1, 0},
+    {"lease: strict, log, requests arrive twice", LOG, STRICT, CAN_FAIL, TWICE, 1, 0},
+    {"lease: strict, gcra, requests arrive twice", GCRA, STRICT, CAN_FAIL, TWICE, 1, 0},
     {"lease: fast", LOG, FAST, CAN_FAIL, 0, 1, UNITS},
     {"failover with lost writes", LOG, 0, CAN_FAIL | CAN(FAILOVER), 0, 2, 0},
     {"failover, lease: strict", LOG, STRICT, CAN_FAIL | CAN(FAILOVER), 0, 2, 0},

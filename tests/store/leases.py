@@ -111,7 +111,10 @@ class Model:
             return "allow", 0, room
         granted = min(max(units, least), max(least, room // (2 * (len(self.leases) + 1))))
         if term:
-            bisect.insort_right(self.leases, Lease(now + term, granted), key=lambda one: one.end)
+            end, ends = now + term, {lease.end for lease in self.leases}
+            while end in ends:
+                end += 1
+            bisect.insort(self.leases, Lease(end, granted), key=lambda one: one.end)
         else:
             self.state.ask(now * 1000, "take", granted)
         return "allow", granted, room - granted

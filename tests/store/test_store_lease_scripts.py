@@ -197,6 +197,17 @@ def test_a_lease_is_given_back_once(redis):
     assert reply.remaining == 1
 
 
+def test_a_return_that_arrives_twice_leaves_the_lease_of_another(redis):
+    """Both are of three units, and lent at one instant: their ends differ."""
+    store, quota = Leases(redis), parse("log 10/10s")
+    first, second = (store.lease(quota, "key", 3, S, 3, S)[1] for _ in range(2))
+    assert (first, second) == (Lease(2 * S, 3), Lease(2 * S + 1, 3))
+    for _ in range(2):
+        reply = store.ask_leased(quota, "key", "return", 0, S + 1, settled=[(first, 3)])
+        assert reply.remaining == 7
+        assert store.still_out("key") == [second]
+
+
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if "7/1s" not in spec])
 def test_what_is_out_is_not_forgotten_while_the_store_keeps_time(redis, spec):
     """Both keys live at least until the charge at the end would be dead."""

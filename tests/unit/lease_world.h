@@ -178,10 +178,13 @@ static inline void world_lend(struct world_key *key, const struct flight *flight
         world_algorithm(key, STINT_TAKE, share, now_ns, 0);
         return;
     }
-    size_t place = key->n_leases++;
+    size_t place = 0;
     answer->lease_ends_ns = now_ns + flight->term_ns;
-    for (; place > 0 && key->leases[place - 1].ends_ns > answer->lease_ends_ns; place--)
-        key->leases[place] = key->leases[place - 1];
+    for (; place < key->n_leases && key->leases[place].ends_ns <= answer->lease_ends_ns; place++)
+        if (key->leases[place].ends_ns == answer->lease_ends_ns)
+            answer->lease_ends_ns += 1000;
+    memmove(&key->leases[place + 1], &key->leases[place],
+            (key->n_leases++ - place) * sizeof(key->leases[0]));
     key->leases[place] = (struct backend_lease){answer->lease_ends_ns, share, share};
 }
 
