@@ -104,8 +104,8 @@ arrive(const struct taking *taking, struct stint_table *table, uint32_t cost, ui
 {
     struct stint_decision decision;
     if (table_is_plain_at(table, now_ns)) {
-        struct seen seen = slots_find_exact(taking->slots, &taking->home, taking->tag_word);
-        if (seen.at == NULL)
+        struct seen seen;
+        if (!slots_find_exact(taking->slots, &taking->home, taking->tag_word, &seen))
             return ask_table(taking, table, cost, now_ns);
         if (taking->slots->class == CLASS_8 ? hit8(taking, &seen, now_ns, cost, &decision)
                                             : hit16(taking, &seen, now_ns, cost, &decision))
@@ -183,8 +183,8 @@ CAS16_TARGET static bool plan16(const struct taking *taking, const struct seen *
 bool table_plan(const struct taking *taking, uint32_t cost, uint64_t now_ns, struct undo *plan,
                 struct stint_decision *decision)
 {
-    const struct seen seen = slots_find_exact(taking->slots, &taking->home, taking->tag_word);
-    if (seen.at == NULL)
+    struct seen seen;
+    if (!slots_find_exact(taking->slots, &taking->home, taking->tag_word, &seen))
         return false;
     return (taking->slots->class == CLASS_8 ? plan8 : plan16)(taking, &seen, now_ns, cost, plan,
                                                               decision);

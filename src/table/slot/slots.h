@@ -208,11 +208,16 @@ static inline bool slots_is_tag(uint64_t tag_word, uint64_t tag)
     return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
 }
 
-static inline struct pair *slots_pair(const struct slots *slots, uint8_t *set, unsigned way)
+/* Where in its set the half of a way begins. No branch: a hash would take it at random. */
+static inline size_t slots_half(const struct slots *slots, unsigned way)
 {
     assert(way < WAYS);
-    uint8_t *half = set + way / HALF_WAYS * slots->half_size;
-    return (struct pair *)(void *)half + way % HALF_WAYS;
+    return way / HALF_WAYS * (size_t)slots->half_size;
+}
+
+static inline struct pair *slots_pair(const struct slots *slots, uint8_t *set, unsigned way)
+{
+    return (struct pair *)(void *)(set + slots_half(slots, way)) + way % HALF_WAYS;
 }
 
 static inline void *slots_state(const struct slots *slots, uint8_t *set, unsigned way)
@@ -236,6 +241,17 @@ static inline unsigned slots_first_way(uint64_t tag)
     return (unsigned)(tag >> 16) & HALF_WAYS;
 }
 
+__attribute__((always_inline)) static inline void slots_prefetch_at(const struct home *home,
+                                                                    size_t at, bool has_spilled)
+{
+    if (has_spilled) {
+        __builtin_prefetch(home->set[3] + at);
+        __builtin_prefetch(home->set[2] + at);
+    }
+    __builtin_prefetch(home->set[1] + at);
+    __builtin_prefetch(home->set[0] + at);
+}
+
 /*
  * Prefetches the lines in which a key most likely is, of all its sets at once; those of the main
  * part first, since the front is small and more often in a cache. Always inline: gcc
@@ -244,49 +260,64 @@ static inline unsigned slots_first_way(uint64_t tag)
 __attribute__((always_inline)) static inline void slots_prefetch(const struct slots *slots,
                                                                  const struct home *home)
 {
-    unsigned first = slots_first_way(home->tag);
-    for (unsigned s = slots_reach(slots); s-- > 0;) {
-        struct pair *pairs = slots_pair(slots, home->set[s], first);
-        __builtin_prefetch(pairs);
-        if (slots->class == CLASS_16)
-            __builtin_prefetch(pairs + HALF_WAYS);
-    }
+    size_t half = slots_half(slots, slots_first_way(home->tag));
+    bool has_spilled = slots_spilled(slots) != 0;
+    slots_prefetch_at(home, half, has_spilled);
+    if (slots->class == CLASS_16) /* the states, which are behind the pairs */
+        slots_prefetch_at(home, half + HALF_WAYS * sizeof(struct pair), has_spilled);
 }
 
-/* Of two sets the halves from `way` on, for a slot with exactly this tag word. */
-__attribute__((always_inline)) static inline struct seen
-slots_find_in(const struct slots *slots, uint8_t *const set[PAIR_SETS], unsigned way,
-              uint64_t tag_word)
+_Static_assert(HALF_WAYS == 4, "slots_match() compares four");
+
+/* The first of the pairs of a half with exactly this tag word; HALF_WAYS: none has it. */
+__attribute__((always_inline)) static inline unsigned slots_match(const struct pair *pairs,
+                                                                  uint64_t tag_word)
+{
+    /* acquire: what is read of the slot next is not older than the tag. */
+    if (__atomic_load_n(&pairs[0].first, __ATOMIC_ACQUIRE) == tag_word)
+        return 0;
+    if (__atomic_load_n(&pairs[1].first, __ATOMIC_ACQUIRE) == tag_word)
+        return 1;
+    if (__atomic_load_n(&pairs[2].first, __ATOMIC_ACQUIRE) == tag_word)
+        return 2;
+    return __atomic_load_n(&pairs[3].first, __ATOMIC_ACQUIRE) == tag_word ? 3 : HALF_WAYS;
+}
+
+/* Of two sets the halves from `way` on, which are at `half`, for exactly this tag word. */
+__attribute__((always_inline)) static inline bool
+slots_find_in(const struct slots *slots, uint8_t *const set[PAIR_SETS], unsigned way, size_t half,
+              uint64_t tag_word, struct seen *seen)
 {
     for (int s = 0; s < PAIR_SETS; s++) {
-        struct pair *pairs = slots_pair(slots, set[s], way);
-        for (unsigned i = 0; i < HALF_WAYS; i++)
-            /* acquire: what is read of the slot next is not older than the tag. */
-            if (__atomic_load_n(&pairs[i].first, __ATOMIC_ACQUIRE) == tag_word)
-                return (struct seen){.at = &pairs[i], .state = slots_state(slots, set[s], way + i)};
+        struct pair *pairs = (struct pair *)(void *)(set[s] + half);
+        unsigned i = slots_match(pairs, tag_word);
+        if (i == HALF_WAYS)
+            continue;
+        seen->at = &pairs[i];
+        seen->state = slots->class == CLASS_8 ? NULL : slots_state(slots, set[s], way + i);
+        return true;
     }
-    return (struct seen){.at = NULL};
+    return false;
 }
 
 /*
- * The slot with exactly this tag word. Four in five keys are in the first set of their part, and
- * nearly all in the first half of theirs: for those no line is read that was not prefetched.
+ * The slot with exactly this tag word, but for what is in its pair. Four in five keys are in the
+ * first set of their part, and nearly all in the first half of theirs: for those no line is read
+ * that was not prefetched.
  */
-static inline struct seen slots_find_exact(const struct slots *slots, const struct home *home,
-                                           uint64_t tag_word)
+static inline bool slots_find_exact(const struct slots *slots, const struct home *home,
+                                    uint64_t tag_word, struct seen *seen)
 {
     assert(slots_is_home(slots, home));
     assert((tag_word & TAG_PENDING) == 0);
-    unsigned first = slots_first_way(home->tag);
+    unsigned first = slots_first_way(home->tag), second = first ^ HALF_WAYS;
+    uint8_t *const *front = &home->set[0], *const *main = &home->set[PAIR_SETS];
+    size_t near = slots_half(slots, first), far = slots_half(slots, second);
     bool has_spilled = slots_spilled(slots) != 0;
-    struct seen seen = slots_find_in(slots, &home->set[0], first, tag_word);
-    if (seen.at == NULL && has_spilled)
-        seen = slots_find_in(slots, &home->set[PAIR_SETS], first, tag_word);
-    if (seen.at == NULL)
-        seen = slots_find_in(slots, &home->set[0], first ^ HALF_WAYS, tag_word);
-    if (seen.at == NULL && has_spilled)
-        seen = slots_find_in(slots, &home->set[PAIR_SETS], first ^ HALF_WAYS, tag_word);
-    return seen;
+    return slots_find_in(slots, front, first, near, tag_word, seen) ||
+           (has_spilled && slots_find_in(slots, main, first, near, tag_word, seen)) ||
+           slots_find_in(slots, front, second, far, tag_word, seen) ||
+           (has_spilled && slots_find_in(slots, main, second, far, tag_word, seen));
 }
 
 /*
