@@ -543,6 +543,7 @@ static void draw_network(struct plan *plan, uint64_t *random)
     plan->lost_per_mille = draw(random, 3) ? 0 : draw(random, 200);
     plan->slow_clocks = draw(random, 101);
     plan->cycle_ms = 100 + draw(random, 900);
+    plan->twice_per_mille = 0;
     if ((scene->flags & TWICE) != 0) {
         plan->twice_per_mille = draw(random, 300);
         plan->slow_us *= draw(random, 2); /* 0: what is asked at once arrives at once */
