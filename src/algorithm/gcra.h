@@ -50,12 +50,12 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
                       UINT64_MAX - max_u64(tat, now_ticks), granted, decision);
 }
 
-/* A take of 1 to `burst` units under trial: the TAT as it is, at least now, and after the take. */
+/* A take of 1 to `burst` units: the TAT before it, at least now, and after it. */
 struct gcra_trial {
     uint64_t now_ticks, base, tat;
 };
 
-/* False if the cost is no such, or too much for a word: then the algorithm is asked. */
+/* False if the cost is 0 or above the burst, or the TAT exceeds a word: gcra.c decides then. */
 static inline bool gcra_try(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                             uint32_t cost, struct gcra_trial *trial)
 {
@@ -81,7 +81,10 @@ static inline void gcra_allow(const struct stint_quota *quota, const struct gcra
                       cost, decision);
 }
 
-/* The answer if it does not; the state stays. False, and nothing written, for others than this. */
+/*
+ * The answer if it does not fit; the state stays. False, and nothing written, where gcra.c has to
+ * decide: denials are counted, or the TAT is the largest of a word.
+ */
 static inline bool gcra_deny(const struct stint_quota *quota, const struct gcra_trial *trial,
                              struct stint_decision *decision)
 {
