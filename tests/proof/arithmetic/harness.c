@@ -366,16 +366,26 @@ static void proof_refund(void)
     check_moves(STINT_REFUND);
 }
 
-static void proof_book(void)
+static void check_booking(uint8_t verb)
 {
     uint64_t latest_ns;
     struct state before = any_state(&latest_ns), state = before;
-    struct stint_ask ask = any_ask(nondet_u8() ? STINT_BOOK : STINT_UNBOOK, latest_ns);
+    struct stint_ask ask = any_ask(verb, latest_ns);
     ask.at_ns = nondet_u64();
     __ESBMC_assume(ask.at_ns <= BOOK_WAIT_MAX_NS);
     struct stint_decision decision = ask_state(&state, ask);
     assert(state_is_valid(&state, latest_ns));
     assert(decision.outcome == STINT_ALLOW || is_same(&state, &before));
+}
+
+static void proof_book(void)
+{
+    check_booking(STINT_BOOK);
+}
+
+static void proof_unbook(void)
+{
+    check_booking(STINT_UNBOOK);
 }
 
 /* The functions that only read a state, at any time from its own on. */
