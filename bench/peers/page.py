@@ -116,13 +116,9 @@ no sweep is needed; a swap of 16 bytes, so that no charge reaches the slot of an
 clock that counts suspend and goes on over restarts. That is two and a half times the instructions
 of governor (counted by callgrind: some 550 and 216 for a take of a key of 16 bytes). Where each
 take waits for memory, a processor begins as many takes at once as it can hold instructions. So the
-ratio depends on the processor. On 2026-11-28 a take of uniform keys under `gcra` cost 0.67 times
-what governor with keys of 16 bytes and ahash needs on one that holds 512 instructions (Intel
-Sapphire Rapids). On one that holds 320 (AMD Zen 4) it was 1.33 times, when a take still had 650
-instructions. With Zipf keys it was 0.69 and 0.78 times. Callers that have several keys at once pass
-them in one call, which waits for them together: uniform keys then took 0.28 and 0.83 times.
-`window` keeps 16 bytes per key, to be strict. A time that a thread of its own advances saves the
-reading of a clock.
+ratio depends on the processor: [bench.md](bench.md#one-row-on-two-processors) has two. Callers that
+have several keys at once pass them in one call, which waits for them together. `window` keeps 16
+bytes per key, to be strict. A time that a thread of its own advances saves the reading of a clock.
 """
 
 

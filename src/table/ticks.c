@@ -23,7 +23,7 @@
 /* A counter that contradicts the kernel's clock more often is not used any more. */
 #define STRIKES_MAX 16
 
-/* The writer's: readers see it with the next even sequence. */
+/* The writer's: readers see it with the next sequence that has a line. */
 static void set(uint64_t *field, uint64_t value)
 {
     /* release: a reader of this value then sees the sequence of the writer. */

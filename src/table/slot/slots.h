@@ -241,6 +241,8 @@ static inline unsigned slots_first_way(uint64_t tag)
     return (unsigned)(tag >> 16) & HALF_WAYS;
 }
 
+_Static_assert(HOME_SETS == 4, "slots_prefetch_at() names four");
+
 __attribute__((always_inline)) static inline void slots_prefetch_at(const struct home *home,
                                                                     size_t at, bool has_spilled)
 {
