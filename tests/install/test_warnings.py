@@ -71,6 +71,14 @@ def test_the_amalgamation(compiler, warnings, kind, tmp_path):
                      tmp_path / "stint.o")
 
 
+@pytest.mark.parametrize("options", [["-O2"], ["-O3"], ["-O2", "-DNDEBUG"]], ids=" ".join)
+def test_a_program_that_is_compiled_whole(options, tmp_path):
+    """docs/embedding.md: the compiler then sees the program's variables in the library."""
+    compile_silently("gcc", "-std=c17", *options, "-flto=auto", "-Wall", "-Wextra", "-Werror",
+                     "-I", FILES, SOURCE / "examples/embed.c", FILES / "stint.c", "-o",
+                     tmp_path / "embed")
+
+
 @pytest.mark.parametrize("text", [
     "unsigned __int128 wide(void);",
     "int hidden; int f(int hidden); int f(int hidden) { return hidden; }",
