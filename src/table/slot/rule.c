@@ -209,11 +209,15 @@ static bool freeze(struct rule_move *move)
     return move->from.slots->ops->freeze(&move->from, &move->gone, &move->state, until_ns);
 }
 
-/* The decision of the quota's algorithm on units that are elsewhere; nothing is written. */
+/*
+ * The decision of the quota's algorithm on units that are elsewhere; nothing is written. There are
+ * none in a state that has expired: it stays as well, unless a unit is granted, since a caller whose
+ * clock is behind may still need it.
+ */
 static __attribute__((noinline)) struct stint_decision decide_on(const struct asking *asking,
                                                                  const struct rule_move *move)
 {
-    assert(move->n_runs > 0);
+    assert(move->n_runs <= HELD_RUNS_MAX);
     struct entry_state carried;
     struct stint_decision decision;
     algorithm_carry(asking->quota, &carried.as, move->runs, move->n_runs);
@@ -246,11 +250,6 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
     }
     move->n_runs =
         algorithm_held(move->state.quota, &move->state.as, asking->ask.now_ns, move->runs);
-    if (move->n_runs == 0) { /* an expired state: nothing is lost with it */
-        if (freeze(move))
-            rule_arrived(move);
-        return RULE_AGAIN;
-    }
     if (!fits(asking, move) && verb != STINT_TAKE && verb != STINT_TAKE_UPTO &&
         verb != STINT_PEEK) {
         rule_refuse(asking, algorithm_expires_at(move->state.quota, &move->state.as), decision);
@@ -268,7 +267,7 @@ void rule_arrived(const struct rule_move *move)
 
 void rule_put_back(struct rule_move *move)
 {
-    assert(slots_is_frozen(move->gone.pair.first) && move->n_runs > 0);
+    assert(slots_is_frozen(move->gone.pair.first));
     move->from.slots->ops->put_back(&move->from, &move->gone, move->valid.pair, &move->state);
 }
 

@@ -213,6 +213,24 @@ TEST(test_a_expired_state_elsewhere_goes)
     with_every_two(outlive);
 }
 
+static void come_late(struct pair_of_quotas *two)
+{
+    uint64_t over_ns = NOW + take(two->table, &two->from, LIMIT, NOW).reset_after_ns;
+    assert_int_equal(ask(two->table, &two->to, STINT_PEEK, LIMIT, over_ns).outcome, STINT_ALLOW);
+    assert_int_equal(take(two->table, &two->to, 0, over_ns).outcome, STINT_ALLOW);
+    assert_int_equal(take(two->table, &two->to, LIMIT + 1, over_ns).outcome, STINT_NEVER);
+    assert_int_equal(take(two->table, &two->from, LIMIT, over_ns - 1).outcome, STINT_DENY);
+    assert_int_equal(take(two->table, &two->to, LIMIT, over_ns).outcome, STINT_ALLOW);
+    assert_int_equal(take(two->table, &two->from, 1, over_ns - 1).outcome, STINT_DENY);
+    assert_int_equal(slots_in_use(two), 1);
+}
+
+/* A state that is seen to have expired stays for a caller whose clock is behind. */
+TEST(test_an_expired_state_elsewhere_stays_for_late_callers)
+{
+    with_every_two(come_late);
+}
+
 static void deny_until_over(struct pair_of_quotas *two, uint64_t until_ns)
 {
     uint64_t over_ns = until_ns + table_grace_ns(two->table) + NS_PER_S;
