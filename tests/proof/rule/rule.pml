@@ -6,11 +6,12 @@
  *
  * Models rule_look, rule_arrive, rule_meet, rule_arrived, rule_put_back, scan, sort, meet_frozen,
  * is_valid_beside, is_in_the_way, read_other, freeze (rule.c), publish, ask, put_back, swap (place8.c),
- * slots_remove, slots_withdraw (slots.c) and ask_new_key, ask_arriving, ask_slots (ask.c). Left out:
+ * slots_remove, slots_withdraw (slots.c), asking_catch_up (asking.h) and ask_new_key, ask_arriving, ask_slots (ask.c). Left out:
  * other slots of the key in its class, which slots8.pml has; the steps of the other classes, which
- * slots16.pml and wide.pml have: here pair and state are swapped in one step, as in class 8; and the
- * end of a period, so what is frozen stays so until its mover goes on or another thread sees that it
- * has arrived.
+ * slots16.pml and wide.pml have: here pair and state are swapped in one step, as in class 8.
+ *
+ * Time has the instants 0 … TIMES-1. A state of instant e admits LIMIT units; at e+1 it has expired,
+ * and at e+2, the grace later, a frozen slot is taken away. The mark is the latest now seen.
  *
  * How long a thread is patient depends on the others: it may give up waiting at any time.
  *
@@ -33,20 +34,34 @@
 #define NONCES 4 /* of one thread; then it denies */
 #endif
 
+#ifndef TIMES
+#define TIMES 1
+#endif
+#ifdef LEAVE_OUT_GRACE
+#define GRACE 0
+#else
+#define GRACE 1
+#endif
+
 #define NONE 255
 #define EMPTY 0
 #define PENDING 1
 #define FROZEN 2
 #define VALID 3
 
-/* Valid: `second` is the units. Pending, frozen: a nonce. */
+/* Valid: `second` is the state, its instant and count. Pending, frozen: a nonce. */
 typedef pair {
     byte is;
     byte second;
+    byte until; /* frozen: when its units have expired */
 };
+#define STATE(instant, count) ((instant) * 8 + (count))
+#define INSTANT(state) ((state) / 8)
+#define COUNT(state) ((state) % 8)
 
 pair slot[CLASSES];
-byte granted;
+byte granted[TIMES]; /* what callers got at each instant */
+byte clock, mark;
 
 #ifdef ALONE
 #define ALONE_MAX 8 /* searches of a thread that runs alone */
@@ -78,7 +93,7 @@ inline swap(c, p, s, new_is, new_second)
             :: new_is == VALID ->
                 assert(N_VALID == 1);
                 /* The units that callers got are here, and no others. */
-                assert(new_second == granted)
+                assert(COUNT(new_second) == granted[INSTANT(new_second)])
             :: else
             fi
         :: else
@@ -94,12 +109,28 @@ inline charge(c, p, s, new_second)
         swapped = PAIR_IS(c, p, s);
         if
         :: swapped ->
-            granted++;
-            assert(granted <= LIMIT);
+            granted[INSTANT(new_second)]++;
+            assert(granted[INSTANT(new_second)] <= LIMIT);
             slot[c].is = VALID;
             slot[c].second = new_second;
             assert(N_VALID == 1);
-            assert(new_second == granted)
+            assert(COUNT(new_second) == granted[INSTANT(new_second)])
+        :: else
+        fi
+    }
+}
+
+/* The slot was read before, with its state. */
+inline freeze(c, s, new_until)
+{
+    d_step {
+        MAY_GO;
+        swapped = PAIR_IS(c, VALID, s);
+        if
+        :: swapped ->
+            slot[c].is = FROZEN;
+            slot[c].second = nonce;
+            slot[c].until = new_until
         :: else
         fi
     }
@@ -121,7 +152,7 @@ proctype asker(byte self)
 {
     byte class = self % CLASSES, asks = ASKS;
     byte c, mine, from, nonce, turn, units;
-    byte frozen, frozen_nonce, valid, before, after, before_nonce, after_nonce;
+    byte now, frozen, frozen_nonce, frozen_until, valid, before, after, before_nonce, after_nonce;
     bit swapped;
 #ifdef ALONE
     byte searches;
@@ -131,6 +162,11 @@ next:
 #ifdef ALONE
     searches = 0;
 #endif
+    skip;
+    d_step {
+        now = clock;
+        mark = (clock > mark -> clock : mark)
+    };
 again:
 #ifdef ALONE
     searches = searches + (alone == self);
@@ -145,6 +181,7 @@ again:
         units = 0;
         frozen = NONE;
         frozen_nonce = 0;
+        frozen_until = 0;
         valid = NONE;
         before = NONE;
         after = NONE;
@@ -152,14 +189,18 @@ again:
         after_nonce = 0;
         swapped = 0;
         from = slot[class].is;
-        mine = slot[class].second
+        mine = slot[class].second;
+        frozen_until = slot[class].until
     };
     if
     :: from == VALID ->
         /* ask of a valid slot */
         if
-        :: mine < LIMIT ->
-            charge(class, VALID, mine, mine + 1);
+        :: INSTANT(mine) < now || COUNT(mine) < LIMIT ->
+            if
+            :: INSTANT(mine) < now -> charge(class, VALID, mine, STATE(now, 1))
+            :: else -> charge(class, VALID, mine, mine + 1)
+            fi;
             if
             :: swapped -> goto decide
             :: else -> goto again
@@ -186,6 +227,7 @@ scan:
     d_step {
         frozen = NONE;
         frozen_nonce = 0;
+        frozen_until = 0;
         valid = NONE;
         before = NONE;
         after = NONE;
@@ -197,7 +239,10 @@ scan:
     do
     :: d_step { MAY_GO && c < CLASSES ->
            if
-           :: c != class && slot[c].is == FROZEN -> frozen = c; frozen_nonce = slot[c].second
+           :: c != class && slot[c].is == FROZEN -> 
+               frozen = c;
+               frozen_nonce = slot[c].second;
+               frozen_until = slot[c].until
            :: c != class && slot[c].is == VALID -> valid = c; units = slot[c].second
            :: c < class && slot[c].is == PENDING -> before = c; before_nonce = slot[c].second
            :: c > class && slot[c].is == PENDING -> after = c; after_nonce = slot[c].second
@@ -230,9 +275,17 @@ scan:
     :: else
     fi;
 #endif
+#ifndef LEAVE_OUT_CATCH_UP
+    /* asking_catch_up */
+    if
+    :: d_step { MAY_GO && mark > now + 1 -> now = mark - 1 };
+        goto again
+    :: MAY_GO && mark <= now + 1
+    fi;
+#endif
     if
     :: valid == NONE ->
-        charge(class, PENDING, mine, 1);
+        charge(class, PENDING, mine, STATE(now, 1));
         if
         :: swapped -> goto decide
         :: else -> goto again
@@ -245,7 +298,19 @@ scan:
     :: MAY_GO && !PAIR_IS(valid, VALID, units) -> goto again
     fi;
     if
-    :: units >= LIMIT -> swap(class, PENDING, mine, EMPTY, 0); goto decide
+#ifdef LEAVE_OUT_EXPIRED_MOVES
+    :: INSTANT(units) < now ->
+        draw_nonce();
+        freeze(valid, units, now + 1);
+        if
+        :: swapped -> swap(valid, FROZEN, nonce, EMPTY, 0)
+        :: else
+        fi;
+        goto again
+#endif
+    :: INSTANT(units) >= now && COUNT(units) >= LIMIT ->
+        swap(class, PENDING, mine, EMPTY, 0);
+        goto decide
     :: else
     fi;
 #ifdef LEAVE_OUT_FREEZE
@@ -254,7 +319,8 @@ scan:
 #else
     from = FROZEN;
     draw_nonce();
-    swap(valid, VALID, units, FROZEN, nonce);
+    frozen_until = (INSTANT(units) < now -> now + 1 : INSTANT(units) + 1);
+    freeze(valid, units, frozen_until);
     if
     :: swapped
     :: else -> goto again
@@ -265,14 +331,15 @@ scan:
         swapped = PAIR_IS(class, PENDING, mine);
         if
         :: swapped ->
-            granted++;
-            assert(granted <= LIMIT);
+            /* Expired units are no more, and its state's time is now. */
+            slot[class].second = (INSTANT(units) < now -> STATE(now, 1) : units + 1);
             slot[class].is = VALID;
-            slot[class].second = units + 1;
+            granted[INSTANT(slot[class].second)]++;
+            assert(granted[INSTANT(slot[class].second)] <= LIMIT);
 #ifndef LEAVE_OUT_FREEZE
             assert(N_VALID == 1);
 #endif
-            assert(units + 1 == granted)
+            assert(COUNT(slot[class].second) == granted[INSTANT(slot[class].second)])
         :: else
         fi
     };
@@ -291,7 +358,11 @@ scan:
     fi;
 
 meet:
-    /* meet_frozen: the frozen slot was seen first, a valid one after */
+    /* meet_frozen: an expired one goes; else it was seen first, and a valid one after */
+    if
+    :: frozen_until + GRACE <= now -> swap(frozen, FROZEN, frozen_nonce, EMPTY, 0); goto again
+    :: else
+    fi;
     skip;
     d_step { c = 0; valid = NONE };
     do
@@ -330,6 +401,12 @@ init
             run asker(n)
         }
     }
+#if TIMES > 1
+    do
+    :: clock < TIMES - 1 -> clock++
+    :: else -> break
+    od;
+#endif
 #ifdef ALONE
     if
     :: alone = 0
