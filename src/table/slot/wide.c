@@ -120,9 +120,8 @@ static void repair(const struct asking *asking, const struct seen *seen)
     const struct stint_quota *quota = entry_quota(asking, seen->pair.first);
     if (quota == NULL)
         return;
-    expires_ns = min_u64(expires_ns, full_until(asking, quota));
-    if (expires_ns > asking->ask.now_ns)
-        algorithm_fill(quota, wide->bytes, expires_ns);
+    /* Also one that has expired: a caller whose clock is behind may still need it. */
+    algorithm_fill(quota, wide->bytes, min_u64(expires_ns, full_until(asking, quota)));
     set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
 }
 

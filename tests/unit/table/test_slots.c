@@ -93,6 +93,29 @@ TEST(test_a_slot_left_to_an_ended_owner_is_free)
     stint_table_close(table);
 }
 
+/* The repair of what an ended owner left is no loss for a caller whose clock is behind. */
+TEST(test_a_repaired_state_stays_for_late_callers)
+{
+    struct stint_table *table = open_table();
+    struct stint_quota quota;
+    const struct hash128 hash = {7, 9};
+    uint64_t mine;
+    assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
+    struct stint_ask ask = {.now_ns = 1000, .cost = 3, .verb = STINT_TAKE};
+    struct stint_decision decision = table_ask_hash(table, &quota, hash, &ask, NULL, NULL);
+    const struct home home = slots_home(&table->slots[CLASS_WIDE], hash);
+    struct wide_state *held = slots_find(&table->slots[CLASS_WIDE], &home).state;
+    assert_int_equal(owner_take(&held->owner, owner_self(), &mine), OWNER_TAKEN);
+    held->owner ^= UINT64_C(1) << 30; /* of a process that has ended */
+    ask.now_ns += decision.reset_after_ns;
+    ask.verb = STINT_PEEK;
+    assert_int_equal(table_ask_hash(table, &quota, hash, &ask, NULL, NULL).outcome, STINT_ALLOW);
+    ask.now_ns--;
+    ask.verb = STINT_TAKE;
+    assert_int_equal(table_ask_hash(table, &quota, hash, &ask, NULL, NULL).outcome, STINT_DENY);
+    stint_table_close(table);
+}
+
 /* B18: equal places with other tags, and equal tags in other places, are other keys. */
 TEST(test_partly_equal_hashes_are_apart)
 {
