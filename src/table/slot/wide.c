@@ -42,28 +42,33 @@ static void set_expires_at(struct wide_state *wide, uint64_t expires_at_ns)
     __atomic_store_n(&wide->expires_at_ns, expires_at_ns, __ATOMIC_RELAXED);
 }
 
-/* After the work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
-CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
-{
-    assert((mine & OWNER_HELD) != 0);
-    struct wide_state *wide = seen->state;
-    if (owner_give_back(&wide->owner, mine))
-        return true;
-    struct pair now = cas16_load_stable(seen->at);
-    struct pair empty = {0, now.second + 1};
-    set_expires_at(wide, 0);
-    /* The word first: a slot that looks empty under a held word would be tried for ever. */
-    owner_give_back(&wide->owner, mine | OWNER_ABANDONED);
-    cas16(seen->at, now, empty);
-    return false;
-}
-
 /* The thread that abandoned the slot may have been stopped before this. */
 CAS16_TARGET static void mark_left(const struct seen *seen)
 {
     struct pair left = {TAG_ABANDONED, seen->pair.second + 1};
     if (seen->pair.first != TAG_ABANDONED)
         cas16(seen->at, seen->pair, left);
+}
+
+/*
+ * After the work: if the slot was abandoned to us meanwhile, it is free from here on. Its tag goes
+ * before the word, also if it has just become valid: else another thread could be granted units
+ * here that go with the tag. Under our word others can only withdraw a pending slot, or mark it.
+ */
+CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
+{
+    assert((mine & OWNER_HELD) != 0);
+    struct wide_state *wide = seen->state;
+    if (owner_give_back(&wide->owner, mine))
+        return true;
+    struct seen now = *seen;
+    do {
+        now.pair = cas16_load_stable(seen->at);
+        mark_left(&now);
+    } while (now.pair.first != TAG_ABANDONED);
+    set_expires_at(wide, 0);
+    owner_give_back(&wide->owner, mine | OWNER_ABANDONED);
+    return false;
 }
 
 /* Leaves the slot to its stuck owner, unless the owner continues at this time. */
