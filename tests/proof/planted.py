@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Copies of the code with an error in them, which a proof must find."""
+"""What proofs share: their tables; copies of the code with an error in them, to be found."""
 
 import os
 import shutil
@@ -22,3 +22,12 @@ def copy(name=None, old=None, new=None):
         sys.exit(f"{name} has {old!r} {text.count(old)} times, expected once")
     (source / name).write_text(text.replace(old, new))
     return source
+
+
+def row(table, name, columns):
+    """The line of a table that begins with that name, without it; the last column has spaces."""
+    for line in table.read_text().splitlines():
+        words = line.split(None, columns - 1)
+        if len(words) == columns and words[0] == name:
+            return words[1:]
+    return sys.exit(f"no {name} in {table}")

@@ -211,8 +211,8 @@ static bool freeze(struct rule_move *move)
 
 /*
  * The decision of the quota's algorithm on units that are elsewhere; nothing is written. There are
- * none in a state that has expired: it stays as well, unless a unit is granted, since a caller whose
- * clock is behind may still need it.
+ * none in a state that has expired: it stays as well, unless a unit is granted, since a caller
+ * whose clock is behind may still need it.
  */
 static __attribute__((noinline)) struct stint_decision decide_on(const struct asking *asking,
                                                                  const struct rule_move *move)

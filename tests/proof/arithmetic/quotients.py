@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Proves the contracts of harness.c for the functions of base/wide_int.h that give quotients.
+"""Proves the contracts of solve.c for the functions of base/wide_int.h that give quotients.
 
 With words of w bits, M = 2^w, and R = floor((M - 1) / d): M - d <= R d < M, so for n < M
 

@@ -3,7 +3,7 @@
 """usage: run_esbmc.py holds QUOTA PROPERTY
        run_esbmc.py fails QUOTA PROPERTY FILE OLD NEW
 
-Checks one property of harness.c under a quota, a line of `quotas`. fails: in a copy where NEW
+Checks one property with solve.c under a quota, a line of `quotas`. fails: in a copy where NEW
 stands for the only OLD in FILE, below src/; then ESBMC must find a counter-example.
 """
 
@@ -18,15 +18,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import planted  # noqa: E402
-from planted import SOURCE  # noqa: E402
+from planted import SOURCE, row  # noqa: E402
 
 MEMORY = 6 << 30
 CHECKS = ["--overflow-check", "--ub-shift-check", "--clz-zero-check"]
 UNWIND = {"window": 13}  # turns of a loop; one that may take more fails
-UNWIND_ELSE = 4  # the harness's own
+UNWIND_ELSE = 4  # those of properties.h
 
 
-# Functions that give quotients, which harness.c replaces by their contracts.
+# Functions that give quotients, which solve.c replaces by their contracts.
 CUTS = {
     "fixed_window": {"base/wide_int.h": ["mul_hi"]},
     "gcra": {"base/wide_int.h": ["mul_hi"], "algorithm/gcra.h": ["gcra_whole_units"]},
@@ -69,29 +69,20 @@ def esbmc():
     return program
 
 
-def quota(name):
-    """(algorithm, words of its state, initial values)"""
-    for line in (HERE / "quotas").read_text().splitlines():
-        words = line.split(None, 3)
-        if len(words) == 4 and words[0] == name:
-            return words[1:]
-    sys.exit(f"run_esbmc: no quota {name} in {HERE / 'quotas'}")
-
-
 def main():
     expected, name, proof, *plant = sys.argv[1:] if len(sys.argv) > 3 else ["", "", ""]
     if (expected, len(plant)) not in (("holds", 0), ("fails", 3)):
         sys.exit(__doc__)
-    algorithm, words, fields = quota(name)
+    algorithm, words, fields = row(HERE / "quotas", name, 4)
     source = planted.copy(*plant)
     cut(source, algorithm)
     program = esbmc()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     done = subprocess.run(
-        [program, HERE / "harness.c", f"-I{source}", f"-I{SOURCE / 'include'}", *CHECKS,
+        [program, HERE / "solve.c", f"-I{source}", f"-I{SOURCE / 'include'}", *CHECKS,
          "--unwind", str(UNWIND.get(algorithm, UNWIND_ELSE)), f"-DALGORITHM={algorithm}",
          f'-DALGORITHM_FILE="algorithm/{algorithm}.c"', f"-DSTATE_WORDS={words}",
-         f"-DCUT_{algorithm}", f"-DQUOTA={fields}", f"-DPROPERTY={proof}"],
+         f"-DFOR_{algorithm}", f"-DQUOTA={fields}", f"-DPROPERTY={proof}"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         cwd=os.environ["PROOF_BUILD"])
     verdict = "VERIFICATION SUCCESSFUL" if expected == "holds" else "VERIFICATION FAILED"

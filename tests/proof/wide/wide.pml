@@ -7,13 +7,14 @@
  *
  * Models owner_take, owner_give_back, owner_has_ended (owner.c), give_back, mark_left, abandon,
  * displace, repair, is_free, may_go, publish, owned_ask, own (wide.c), slots_find, slots_settle,
- * slots_remove (slots.c), place_choose (place.c), table_block, table_blocked_until (blocks.c) and
- * ask_new_key, ask_slots (ask.c). Left out: other quotas and classes of the key, and a table of
+ * slots_remove (slots.c), place_choose (place.c), table_block, table_blocked_until (blocks.c),
+ * full_until (wide.c), asking_catch_up (asking.h) and ask_new_key, ask_slots (ask.c). Left out: other quotas and classes of the key, and a table of
  * blocks that is full. Two reads of which the second confirms the first are one step, and so are
  * the reads of owner_take that a swap of the same word confirms.
  *
- * The period has no end here: units, blocks and full states stay. A state that was given back
- * (FORGETS) begins anew: its units are forgotten by design, as are those of an evicted one.
+ * Time has the instants 0 … TIMES-1. A state of instant e admits LIMIT units; at e+1 it has expired,
+ * and at e+2, the grace later, its slot may be reused. The mark is the latest now seen. The units of
+ * an evicted state are forgotten by design.
  *
  * -DALONE stops all threads but one at any step: that one must decide within a few searches.
  * -DLEAVE_OUT_x leaves out one step of the protocol: then spin must find an error.
@@ -43,6 +44,11 @@
 #define SEQUENCES 8 /* a word is taken so often, less one; then a thread that needs it denies */
 #endif
 
+#ifndef TIMES
+#define TIMES 1
+#endif
+#define GRACE 1
+
 #define NONE 255
 #define ABANDONED 254 /* the tag of a slot that was left to a stuck owner */
 #define KEY_OF(asker) ((asker) % KEYS + 1)
@@ -57,15 +63,21 @@ typedef word {
     byte sequence, process;
 };
 typedef state {
-    byte units, copy; /* unequal: half written */
-    bit lives;        /* expires_at_ns: whether there is anything to lose */
+    byte units, copy; /* an instant and a count; unequal: half written */
+    byte until;       /* expires_at_ns; 0: there is nothing to lose */
 };
+#define STATE(instant, count) ((instant) * 8 + (count))
+#define INSTANT(state) ((state) / 8)
+#define COUNT(state) ((state) % 8)
 
 pair slot[WAYS];
 word owner[WAYS];
 state states[WAYS];
-bit blocked[KEYS + 1], ended[ASKERS];
-byte granted[KEYS + 1], evictions;
+byte blocked[KEYS + 1]; /* until then */
+bit ended[ASKERS];
+byte granted[(KEYS + 1) * TIMES], evictions;
+byte clock, mark;
+#define GRANTED(key, instant) granted[(key) * TIMES + (instant)]
 
 #ifdef ALONE
 #define ALONE_MAX 5 /* searches of a thread that runs alone */
@@ -127,10 +139,11 @@ inline take_word(i)
 }
 
 #ifdef LEAVE_OUT_LEFT_IS_FREE
-#define IS_FREE (tag == 0 || worth_pending || !lives)
+#define IS_FREE (tag == 0 || worth_pending || IS_OVER(until))
 #else
-#define IS_FREE (tag == 0 || tag == ABANDONED || worth_pending || !lives)
+#define IS_FREE (tag == 0 || tag == ABANDONED || worth_pending || IS_OVER(until))
 #endif
+#define IS_OVER(instant) ((instant) == 0 || (instant) + GRACE <= now)
 
 #define TAKEN 0
 #define TAKEN_OVER 1
@@ -200,24 +213,33 @@ inline write_state(i, n)
     d_step { MAY_GO; states[i].copy = n }
 }
 
-inline set_lives(i, value)
+inline set_until(i, value)
 {
-    d_step { MAY_GO; states[i].lives = value }
+    d_step { MAY_GO; states[i].until = value }
+}
+
+inline read_until(i)
+{
+    d_step { MAY_GO; until = states[i].until }
 }
 
 /* With the pair that was read after the word was taken over. */
 inline repair(i)
 {
-    d_step { MAY_GO; lives = states[i].lives };
+    read_until(i);
     write_state(i, 0);
     if
     :: now_pending || now_tag == 0
     :: else ->
+        d_step { MAY_GO; until = (until > mark + 1 -> mark + 1 : until) };
+#ifdef LEAVE_OUT_EXPIRED_REPAIR
+        until = (until > now -> until : 0);
+#endif
         if
-        :: lives -> write_state(i, LIMIT)
+        :: until > 0 -> write_state(i, STATE(until - 1, LIMIT))
         :: else
         fi;
-        set_lives(i, lives)
+        set_until(i, until)
     fi
 }
 
@@ -230,18 +252,19 @@ inline give_back(i)
 #ifdef LEAVE_OUT_ANEW
         if
         :: charged ->
-            granted[key]++;
-            assert(granted[key] <= LIMIT)
+            GRANTED(key, INSTANT(units))++;
+            assert(GRANTED(key, INSTANT(units)) <= LIMIT)
         :: else
         fi;
 #else
         if
         :: given && charged ->
-            granted[key]++;
-            assert(granted[key] <= LIMIT);
+            GRANTED(key, INSTANT(units))++;
+            assert(GRANTED(key, INSTANT(units)) <= LIMIT);
             /* All that callers got is in the state, and the state is that key's. */
             assert(slot[i].tag == key && !slot[i].pending && states[i].units == states[i].copy);
-            assert(states[i].units >= granted[key] && states[i].lives)
+            assert(states[i].units == units && states[i].until > INSTANT(units));
+            assert(COUNT(units) >= GRANTED(key, INSTANT(units)))
         :: else
         fi;
 #endif
@@ -253,8 +276,19 @@ inline give_back(i)
     if
     :: given
     :: else ->
+#ifdef LEAVE_OUT_TAG_FIRST
         read_pair(i);
-        set_lives(i, 0);
+#else
+        do
+        :: read_pair(i);
+           if
+           :: now_tag == ABANDONED -> break
+           :: else ->
+               swap_pair(i, now_tag, now_pending, now_generation, ABANDONED, 1, now_generation + 1)
+           fi
+        od;
+#endif
+        set_until(i, 0);
         d_step {
             MAY_GO;
             if
@@ -265,7 +299,9 @@ inline give_back(i)
             :: else
             fi
         };
+#ifdef LEAVE_OUT_TAG_FIRST
         swap_pair(i, now_tag, now_pending, now_generation, 0, 0, now_generation + 1)
+#endif
     fi
 }
 
@@ -274,7 +310,8 @@ proctype asker(byte self)
     byte key = KEY_OF(self), asks = ASKS;
     byte i, turn, tag, generation, now_tag, now_generation, units, other;
     byte mine, stuck, stuck_process, taken;
-    bit pending, now_pending, swapped, given, charged, lives, worth_pending, decided, evicts;
+    byte now, until;
+    bit pending, now_pending, swapped, given, charged, worth_pending, decided, evicts;
 #ifdef ALONE
     byte searches;
 #endif
@@ -283,6 +320,11 @@ next:
 #ifdef ALONE
     searches = 0;
 #endif
+    skip;
+    d_step {
+        now = clock;
+        mark = (clock > mark -> clock : mark)
+    };
 again:
 #ifdef ALONE
     searches = searches + (alone == self);
@@ -307,7 +349,7 @@ again:
         swapped = 0;
         given = 0;
         charged = 0;
-        lives = 0;
+        until = 0;
         worth_pending = 0;
         decided = 0;
         evicts = 0
@@ -342,8 +384,8 @@ again:
 
     /* ask_new_key: a key without a state may have had one that was left */
     if
-    :: MAY_GO && blocked[key] -> goto decide
-    :: MAY_GO && !blocked[key]
+    :: MAY_GO && blocked[key] > now -> goto decide
+    :: MAY_GO && blocked[key] <= now
     fi;
     /* place_choose: any slot that may be taken; none: a full table denies */
     if
@@ -365,9 +407,9 @@ again:
         fi
     :: tag != 0 && !pending ->
         if
-        :: MAY_GO && !states[i].lives
-        :: MAY_GO && states[i].lives && evictions < EVICTIONS
-        :: MAY_GO && states[i].lives && evictions == EVICTIONS -> goto decide
+        :: MAY_GO && IS_OVER(states[i].until)
+        :: MAY_GO && !IS_OVER(states[i].until) && evictions < EVICTIONS
+        :: MAY_GO && !IS_OVER(states[i].until) && evictions == EVICTIONS -> goto decide
         fi
     fi;
 
@@ -377,7 +419,7 @@ again:
     :: taken == NO_MORE -> goto decide
     :: taken == STUCK ->
         /* is_free, of an owner that is stuck */
-        d_step { MAY_GO; lives = states[i].lives };
+        read_until(i);
         read_pair(i);
         if
         :: IS_SAME && IS_FREE -> abandon(i)
@@ -392,7 +434,7 @@ again:
     :: taken == TAKEN_OVER -> repair(i)
     :: else
     fi;
-    d_step { MAY_GO; lives = states[i].lives };
+    read_until(i);
     evicts = 0;
 #ifdef LEAVE_OUT_FREE
     swapped = 1;
@@ -403,12 +445,12 @@ again:
     assert(swapped || !IS_SAME || tag != ABANDONED);
     if
     :: swapped
-    :: !swapped && IS_SAME && !pending && lives ->
+    :: !swapped && IS_SAME && !pending && until > 0 ->
         /* may_go */
         d_step {
             MAY_GO;
             assert(states[i].units == states[i].copy);
-            swapped = (states[i].units < LIMIT && evictions < EVICTIONS);
+            swapped = (COUNT(states[i].units) < LIMIT && evictions < EVICTIONS);
             evicts = swapped
         }
     :: else
@@ -416,14 +458,14 @@ again:
     if
     :: swapped ->
         write_state(i, 0);
-        set_lives(i, 0);
+        set_until(i, 0);
         d_step {
             MAY_GO;
             swapped = PAIR_IS(i, now_tag, now_pending, now_generation);
             if
             :: swapped ->
                 if
-                :: evicts -> granted[now_tag] = 0; evictions++
+                :: evicts -> GRANTED(now_tag, 0) = 0; evictions++
                 :: else
                 fi;
                 slot[i].tag = key;
@@ -452,7 +494,8 @@ own:
         fi;
         /* displace: the block first */
 #ifndef LEAVE_OUT_BLOCK
-        d_step { MAY_GO; blocked[key] = 1 };
+        /* full_until: the last unit that can have been charged is over */
+        d_step { MAY_GO; blocked[key] = (mark + 1 > blocked[key] -> mark + 1 : blocked[key]) };
 #endif
         abandon(i);
         goto decide
@@ -495,10 +538,18 @@ own:
             fi
         :: else -> break
         od;
+#ifndef LEAVE_OUT_CATCH_UP
+        /* asking_catch_up */
+        if
+        :: d_step { MAY_GO && mark > now + 1 -> now = mark - 1 };
+            goto back
+        :: MAY_GO && mark <= now + 1
+        fi;
+#endif
 #ifndef LEAVE_OUT_BLOCK_AFTER
         if
-        :: MAY_GO && blocked[key] -> decided = 1; goto back
-        :: MAY_GO && !blocked[key]
+        :: MAY_GO && blocked[key] > now -> decided = 1; goto back
+        :: MAY_GO && blocked[key] <= now
         fi
 #endif
     :: else
@@ -512,10 +563,11 @@ own:
     };
     decided = 1;
     if
-    :: units < LIMIT ->
-        write_state(i, units + 1);
+    :: INSTANT(units) < now || COUNT(units) < LIMIT ->
+        units = (INSTANT(units) < now -> STATE(now, 1) : units + 1);
+        write_state(i, units);
 #ifndef LEAVE_OUT_EXPIRY
-        set_lives(i, 1);
+        set_until(i, INSTANT(units) + 1);
 #endif
         charged = 1;
         if
@@ -554,7 +606,8 @@ decide:
         now_generation = 0;
         mine = 0;
         swapped = 0;
-        lives = 0;
+        until = 0;
+        units = 0;
         asks--
     };
     if
@@ -590,6 +643,12 @@ init
         run ends()
 #endif
     }
+#if TIMES > 1
+    do
+    :: clock < TIMES - 1 -> clock++
+    :: else -> break
+    od;
+#endif
 #ifdef ALONE
     if
     :: alone = 0
