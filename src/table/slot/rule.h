@@ -45,7 +45,7 @@ struct rule_move {
     struct seen valid, gone; /* its slot as it was, and frozen */
     struct entry_state state;
     struct held_run runs[HELD_RUNS_MAX];
-    size_t n_runs; /* 0: nothing moves, the key begins with a state never used */
+    size_t n_runs; /* 0: no unit moves, the key begins with a state never used */
 };
 
 /* For a key without a state in its own class; returns RULE_ALONE at once if there is no rule. */

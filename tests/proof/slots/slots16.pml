@@ -6,9 +6,12 @@
  *
  * Models slots_find, slots_settle, slots_remove, slots_withdraw, slots_is_bound,
  * slots_is_given_away (slots.c), place_choose (place.c), freeze_state, hand_over, make_valid,
- * finish, finish_for_changer, publish, pending_ask, convert, valid_ask (place16.c) and ask_slots
- * (ask.c). Left out: time, so only evicted states leave their slots, and the patience of
- * changer_is_slow: a change under way may be finished by another thread at once.
+ * finish, finish_for_changer, publish, pending_ask, convert, valid_ask (place16.c), asking_catch_up
+ * (asking.h) and ask_slots (ask.c). Left out: the patience of changer_is_slow: a change under way
+ * may be finished by another thread at once.
+ *
+ * Time has the instants 0 … TIMES-1. A state of instant e admits LIMIT units; at e+1 it has expired,
+ * and at e+2, the grace later, its slot may be reused. `latest` is the latest now seen.
  *
  * `granted` is what callers of a key got since its state was last evicted: eviction forgets units
  * by design. -DALONE stops all threads but one at any step: that one must decide within a few
@@ -25,6 +28,14 @@
 #endif
 #ifndef ASKERS
 #define ASKERS 2 /* threads; their keys go round */
+#endif
+#ifndef TIMES
+#define TIMES 1
+#endif
+#ifdef LEAVE_OUT_GRACE
+#define GRACE 0
+#else
+#define GRACE 1
 #endif
 #ifndef CHANGERS
 #define CHANGERS 0 /* of them, whose quota has other parameters than any state */
@@ -47,16 +58,22 @@ typedef pair {
     byte generation;
 };
 typedef state {
-    byte units; /* frozen: 1 where the key is full until its old units are over, else 0 */
+    byte units; /* an instant and a count; frozen: until when the key is full, 0: it is not */
     byte mark;  /* a generation */
     bit frozen;
     byte owner; /* no memory has this: the key whose units these are */
 };
 
+#define STATE(instant, count) ((instant) * 8 + (count))
+#define INSTANT(state) ((state) / 8)
+#define COUNT(state) ((state) % 8)
+
 pair slot[WAYS];
 state states[WAYS];
 bit backwards;
-byte granted[KEYS + 1], evictions;
+byte granted[(KEYS + 1) * TIMES], evictions;
+byte clock, latest;
+#define GRANTED(key, instant) granted[(key) * TIMES + (instant)]
 
 #ifdef ALONE
 #define ALONE_MAX 8 /* searches of a thread that runs alone */
@@ -111,9 +128,9 @@ inline charge(i, u, m, f, new_units, new_mark)
         if
         :: swapped ->
             assert(states[i].owner == key || states[i].owner == 0);
-            granted[key]++;
-            assert(granted[key] <= LIMIT);
-            assert(granted[key] <= new_units);
+            GRANTED(key, INSTANT(new_units))++;
+            assert(GRANTED(key, INSTANT(new_units)) <= LIMIT);
+            assert(GRANTED(key, INSTANT(new_units)) <= COUNT(new_units));
             states[i].units = new_units;
             states[i].mark = new_mark;
             states[i].frozen = 0;
@@ -138,7 +155,13 @@ inline read_state(i)
 
 #define LEAVES (frozen && mark == NEXT(generation))
 #define ARRIVES (frozen && mark == generation)
+#define IS_OVER(until) ((until) == 0 || (until) + GRACE <= now)
+#define HAS_EXPIRED (!frozen && mark == generation && IS_OVER(INSTANT(units) + 1))
 #define IS_BOUND ((!frozen && mark == generation) || (ARRIVES && units != 0))
+
+/* The state's own time, if that is later. */
+#define IS_FREE (INSTANT(units) < now || COUNT(units) < LIMIT)
+#define AFTER_ONE_MORE (INSTANT(units) < now -> STATE(now, 1) : (units + 1))
 
 /* Step 1 of a hand-over; an eviction forgets what the owner was granted. */
 inline freeze_state(i, until, new_owner)
@@ -149,8 +172,8 @@ inline freeze_state(i, until, new_owner)
         if
         :: swapped ->
             if
-            :: new_owner == 0 && states[i].owner != 0 ->
-                granted[states[i].owner] = 0;
+            :: new_owner == 0 && states[i].owner != 0 && !expired ->
+                GRANTED(states[i].owner, 0) = 0;
                 evictions = evictions + (states[i].frozen == 0)
             :: else
             fi;
@@ -187,12 +210,16 @@ inline remove(i)
 proctype asker(byte self)
 {
     byte key = KEY_OF(self), i, turn, mine, found, tag, generation, units, mark, mine_generation;
-    byte before;
-    bit pending, frozen, swapped;
+    byte now, until, after;
+    bit pending, frozen, swapped, expired;
 #ifdef ALONE
     byte searches;
 #endif
 
+    d_step {
+        now = clock;
+        latest = (clock > latest -> clock : latest)
+    }
 again:
 #ifdef ALONE
     searches = searches + (alone == self);
@@ -249,11 +276,13 @@ again:
     fi;
     if
     :: tag == 0 && !(LEAVES && units != 0)
-    :: tag != 0 && pending && !IS_BOUND
-    :: tag != 0 && !pending && LEAVES && units == 0
-    :: tag != 0 && !pending && !LEAVES && evictions < EVICTIONS
+    :: tag != 0 && pending && (!IS_BOUND || (ARRIVES && IS_OVER(units)))
+    :: tag != 0 && !pending && LEAVES && IS_OVER(units)
+    :: tag != 0 && !pending && HAS_EXPIRED
+    :: tag != 0 && !pending && !LEAVES && !HAS_EXPIRED && evictions < EVICTIONS
     :: else -> goto decided
     fi;
+    expired = HAS_EXPIRED || IS_OVER(units) && frozen;
     /* publish, hand_over */
 #ifndef LEAVE_OUT_FREEZE
     if
@@ -283,7 +312,7 @@ arrive:
         goto again
     :: ARRIVES && units != 0 ->
         /* finish_for_changer */
-        swap_state(mine, units, mark, 1, LIMIT, generation, 0, key);
+        swap_state(mine, units, mark, 1, STATE(units - 1, LIMIT), generation, 0, key);
         if
         :: swapped -> swap_pair(mine, key, 1, generation, key, 0, generation)
         :: else
@@ -331,12 +360,20 @@ arrive:
     :: else -> break
     od;
 #endif
+#ifndef LEAVE_OUT_CATCH_UP
+    /* asking_catch_up */
+    if
+    :: d_step { MAY_GO && latest > now + 1 -> now = latest - 1 };
+        goto again
+    :: MAY_GO && latest <= now + 1
+    fi;
+#endif
     /* finish: steps 3 and 4 */
     generation = mine_generation;
 #ifdef LEAVE_OUT_FREEZE
-    charge(mine, units, mark, frozen, 1, generation);
+    charge(mine, units, mark, frozen, STATE(now, 1), generation);
 #else
-    charge(mine, 0, generation, 1, 1, generation);
+    charge(mine, 0, generation, 1, STATE(now, 1), generation);
 #endif
     if
     :: swapped -> swap_pair(mine, key, 1, generation, key, 0, generation); goto decided
@@ -370,14 +407,15 @@ valid:
     :: else
     fi;
     if
-    :: units < LIMIT && self < CHANGERS && !IS_LAST(generation) ->
+    :: IS_FREE && self < CHANGERS && !IS_LAST(generation) ->
         /* convert: full until the old units are over, should this thread end */
-        before = units;
 #ifdef LEAVE_OUT_UNTIL
-        freeze_state(i, 0, key);
+        until = 0;
 #else
-        freeze_state(i, 1, key);
+        until = INSTANT(units) + 1;
 #endif
+        after = AFTER_ONE_MORE;
+        freeze_state(i, until, key);
         if
         :: swapped
         :: else -> goto again
@@ -388,17 +426,14 @@ valid:
         :: else -> goto again
         fi;
         generation = NEXT(generation);
-#ifdef LEAVE_OUT_UNTIL
-        charge(i, 0, generation, 1, before + 1, generation);
-#else
-        charge(i, 1, generation, 1, before + 1, generation);
-#endif
+        charge(i, until, generation, 1, after, generation);
         if
         :: swapped -> swap_pair(i, key, 1, generation, key, 0, generation)
         :: else -> goto again
         fi
-    :: units < LIMIT && self >= CHANGERS ->
-        charge(i, units, mark, frozen, units + 1, mark);
+    :: IS_FREE && self >= CHANGERS ->
+        after = AFTER_ONE_MORE;
+        charge(i, units, mark, frozen, after, mark);
         if
         :: swapped
         :: else -> goto again
@@ -425,6 +460,12 @@ init
             run asker(n)
         }
     }
+#if TIMES > 1
+    do
+    :: clock < TIMES - 1 -> clock++
+    :: else -> break
+    od;
+#endif
 #ifdef ALONE
     if
     :: alone = 0
