@@ -41,7 +41,6 @@ enum {
     LOCAL = 4,         /* on_store_error: local */
     LOCAL_EMPTY = 8,   /* without the first period */
     ROUNDED_UP = 16,   /* every server takes the remainder of a share */
-    OWN_CLOCKS = 32,   /* a memcached: decisions by the clocks of servers */
     ODD_CLOCKS = 64,   /* clocks of servers at 0.97 or 1.03 */
     FULL_AFTER = 128,  /* after_failover: full */
     PLANTED = 256,     /* the bound has to be passed */
@@ -87,7 +86,6 @@ struct server {
     uint64_t resumes_ns, mends_ns;
     struct stint_quota share;
     void *share_state;
-    int64_t ahead_ns;        /* OWN_CLOCKS */
     uint64_t first_since_ns; /* FIRST; 0: the store is not away */
 };
 
@@ -185,7 +183,6 @@ static void open_server(const struct plan *plan, unsigned at)
                                        .rate_per_mille = is_slow ? 990 : 1010};
     if ((scene->flags & ODD_CLOCKS) != 0)
         server->node.rate_per_mille = is_slow ? 970 : 1030;
-    server->ahead_ns = is_slow ? -(int64_t)(WINDOW_NS / 8) : (int64_t)(WINDOW_NS / 8);
     open_store(server);
 }
 
@@ -281,15 +278,6 @@ static void ask_store(unsigned at, uint32_t cost)
     server->store->ops->ask(server->store, &asked, &asked_for->op);
     if (asked_for->op.answer.outcome != BACKEND_WAITS)
         hear(asked_for);
-}
-
-/* On memcached a server decides by its own clock, and the swap makes it one step. */
-static void swap_state(unsigned at, uint32_t cost)
-{
-    struct world_key *key = world_key(&world, "one", &quota);
-    uint64_t now_ns = world.now_ns + (uint64_t)servers[at].ahead_ns;
-    n_asks++;
-    note_use(world_algorithm(key, STINT_TAKE, cost, now_ns, 0).granted);
 }
 
 /* ---- Events ---------------------------------------------------------------------------------- */
@@ -426,18 +414,15 @@ static void use_servers(const struct plan *plan)
         unsigned asks = n_servers > 64 ? 1 : pulse->asks; /* flights are bounded */
         for (unsigned ask = 0; ask < asks; ask++) {
             uint32_t cost = 1 + (uint32_t)world_random(&world, pulse->cost_max);
-            if ((scene->flags & OWN_CLOCKS) != 0)
-                swap_state(i, cost);
-            else
-                ask_store(i, cost);
+            ask_store(i, cost);
         }
     }
 }
 
-/* By how much clocks were moved, or differ. */
+/* By how much clocks were moved. */
 static uint64_t moved_ns(const struct plan *plan)
 {
-    uint64_t most_ns = (scene->flags & OWN_CLOCKS) != 0 ? WINDOW_NS / 4 : 0;
+    uint64_t most_ns = 0;
     for (size_t i = 0; i < EVENTS_MAX; i++)
         if (plan->events[i].kind == CLOCK_BACK || plan->events[i].kind == CLOCK_AHEAD)
             most_ns = max_u64(most_ns, plan->events[i].length_ms * MS);
@@ -639,8 +624,6 @@ static const struct scene scenes[] = {
     {"store's clock set back, windows of W - d", LOG, 0, CAN(CLOCK_BACK), SHORTER, 1, 0},
     {"store's clock set ahead", WINDOW, 0, CAN(CLOCK_AHEAD), 0, 2, 0},
     {"store's clock set ahead, windows of W - d", WINDOW, 0, CAN(CLOCK_AHEAD), SHORTER, 1, 0},
-    {"clocks differ, memcached", WINDOW, 0, 0, OWN_CLOCKS, 2, 0},
-    {"clocks differ, memcached, windows of W - s", WINDOW, 0, 0, OWN_CLOCKS | SHORTER, 1, 0},
     {"local, all lose the store", WINDOW, 0, CAN(DEATH), LOCAL | ONE_LOSS, 1, 0},
     {"local, lease: strict, all lose the store", LOG, STRICT, CAN(DEATH), LOCAL | ONE_LOSS, 1, 0},
     {"local, alone, the store flaps and dies", WINDOW, 0, CAN(DEATH),

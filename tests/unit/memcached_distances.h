@@ -31,6 +31,8 @@ struct node_plan {
     uint64_t rtt_ns;
     unsigned clients;  /* that wait for the hot key's answer and ask again */
     uint64_t every_ns; /* in place of that: asks come so often; 0: they do not */
+    int64_t ahead_ns;  /* of its clock */
+    bool is_paused;    /* now */
 };
 
 struct plan {
@@ -41,6 +43,8 @@ struct plan {
     size_t denials;    /* of the front's cache */
     uint64_t stops_ns; /* memcached says nothing from then on; 0: it goes on */
     uint64_t lasts_ns;
+    void (*happen)(void); /* before each step; may change the plans of nodes. NULL: nothing does */
+    bool swaps_blindly;   /* an error of memcached: it does not compare */
 };
 
 /* ---- Bytes on their way ---------------------------------------------------------------------- */
@@ -181,7 +185,7 @@ static const char *write_value(const char *line, const char *key, const uint8_t 
         return "NS\r\n";
     if (mode == 'C' && value == NULL)
         return "NF\r\n";
-    if (mode == 'C' && value->number != number)
+    if (mode == 'C' && value->number != number && !sim.plan->swaps_blindly)
         return "EX\r\n";
     value = make(key);
     assert_in_range(len, 1, sizeof(value->bytes));
@@ -241,8 +245,7 @@ static uint64_t io_now(struct memcached_io *io)
 
 static uint64_t io_wall(struct memcached_io *io)
 {
-    (void)io;
-    return WALL_NS + sim.now_ns;
+    return WALL_NS + sim.now_ns + (uint64_t)((struct node *)io)->plan->ahead_ns;
 }
 
 static void io_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
@@ -326,7 +329,7 @@ static void note_answer(struct client *client, uint64_t now_ns)
     node->failed += answer->outcome != BACKEND_DECIDED;
     if (is_granted) {
         assert_in_range(sim.n_grants, 0, GRANTS_MAX - 1);
-        sim.grants[sim.n_grants++] = answer->at_ns - WALL_NS;
+        sim.grants[sim.n_grants++] = answer->at_ns - WALL_NS - (uint64_t)node->plan->ahead_ns;
     }
 }
 
@@ -357,6 +360,21 @@ static void ask(struct client *client)
 }
 
 /* ---- A run ----------------------------------------------------------------------------------- */
+
+static void drop_packets(struct pipe *pipe)
+{
+    for (struct packet *packet; (packet = pipe_take(pipe, STINT_NEVER_NS)) != NULL;)
+        free(packet);
+}
+
+/* The connection is lost, with all that is on its way. */
+static void cut(struct node *node)
+{
+    drop_packets(&node->up);
+    drop_packets(&node->down);
+    link_lost(memcached_conn_link(node->conn), "reset", sim.now_ns);
+    memcached_backend_changed(node->store, sim.now_ns);
+}
 
 static void greet(struct node *node)
 {
@@ -438,7 +456,10 @@ static void run(const struct plan *plan, uint64_t seed)
         for (unsigned i = 0; i < plan->n_nodes; i++)
             serve(&sim.nodes[(first + i) % plan->n_nodes]);
         for (unsigned i = 0; i < plan->n_nodes; i++)
-            step(&sim.nodes[i]);
+            if (!sim.nodes[i].plan->is_paused)
+                step(&sim.nodes[i]);
+        if (plan->happen != NULL)
+            plan->happen();
     }
 }
 
@@ -446,12 +467,9 @@ static void end(void)
 {
     for (unsigned i = 0; i < sim.plan->n_nodes; i++) {
         struct node *node = &sim.nodes[i];
-        struct packet *packet;
         node->front->ops->free(node->front);
-        while ((packet = pipe_take(&node->up, STINT_NEVER_NS)) != NULL)
-            free(packet);
-        while ((packet = pipe_take(&node->down, STINT_NEVER_NS)) != NULL)
-            free(packet);
+        drop_packets(&node->up);
+        drop_packets(&node->down);
     }
     free(sim.grants);
 }
