@@ -63,6 +63,15 @@ static void end_event(const struct event *event)
         n_cuts[event->node]--;
 }
 
+/* The connection is lost, with all that is on its way. */
+static void cut(struct node *node)
+{
+    drop_packets(&node->up);
+    drop_packets(&node->down);
+    link_lost(memcached_conn_link(node->conn), "reset", sim.now_ns);
+    memcached_backend_changed(node->store, sim.now_ns);
+}
+
 /* A connection that is lost, or given up, is made again as soon as there is a network. */
 static void connect_node(unsigned i)
 {
@@ -91,12 +100,6 @@ static void happen(void)
             connect_node(i);
 }
 
-static int by_time(const void *left, const void *right)
-{
-    uint64_t one = *(const uint64_t *)left, other = *(const uint64_t *)right;
-    return (one > other) - (one < other);
-}
-
 static size_t most_in(uint64_t length_ns)
 {
     size_t most = 0;
@@ -118,7 +121,7 @@ static struct score play(const struct play *next)
     played = *next;
     memset(n_cuts, 0, sizeof(n_cuts));
     run(&played.plan, played.seed);
-    qsort(sim.grants, sim.n_grants, sizeof(*sim.grants), by_time);
+    sort_grants();
     uint64_t window_ns = WINDOW_MS * MS - (scene->times == 1 ? scene->clocks_ns : 0);
     struct score score = {most_in(window_ns), most_in(window_ns + window_ns / 64)};
     end();

@@ -367,15 +367,6 @@ static void drop_packets(struct pipe *pipe)
         free(packet);
 }
 
-/* The connection is lost, with all that is on its way. */
-static void cut(struct node *node)
-{
-    drop_packets(&node->up);
-    drop_packets(&node->down);
-    link_lost(memcached_conn_link(node->conn), "reset", sim.now_ns);
-    memcached_backend_changed(node->store, sim.now_ns);
-}
-
 static void greet(struct node *node)
 {
     struct link *link = memcached_conn_link(node->conn);
@@ -461,6 +452,17 @@ static void run(const struct plan *plan, uint64_t seed)
         if (plan->happen != NULL)
             plan->happen();
     }
+}
+
+static int by_time(const void *left, const void *right)
+{
+    uint64_t one = *(const uint64_t *)left, other = *(const uint64_t *)right;
+    return (one > other) - (one < other);
+}
+
+static void sort_grants(void)
+{
+    qsort(sim.grants, sim.n_grants, sizeof(*sim.grants), by_time);
 }
 
 static void end(void)

@@ -148,11 +148,14 @@ static void make_words(struct state *state)
 /* Windows that end around the times of the stretch, and one after. */
 static void make_words(struct state *state)
 {
+    state->word[0] = 0;
+    if (choose(2) == 0)
+        return; /* never used */
     uint64_t end_ns = times[choose(n_times)] + (choose(2) == 0 ? 0 : quota.period_ns);
     uint64_t mark = (end_ns >> (bit_length(quota.derived.grain_ns) - 1)) + choose(2);
     uint64_t count = any_units(16, 2 * (uint64_t)quota.limit + 1);
     assume(mark <= mark_max(&quota));
-    state->word[0] = choose(2) == 0 ? 0 : mark << quota.derived.count_bits | count;
+    state->word[0] = mark << quota.derived.count_bits | count;
 }
 #endif
 
@@ -248,21 +251,19 @@ void any_words(struct state *state)
 /* ---- The search ------------------------------------------------------------------------------ */
 
 #define NO_CASES 2 /* exit code: a search of nothing finds nothing */
-#define CASES(property)                                                                            \
-    {                                                                                              \
-#property, proof_##property                                                                \
-    }
+#define PROPERTY(name) #name, proof_##name
 static const struct property {
     const char *name;
     void (*run)(void);
 } properties[] = {
-    CASES(take),   CASES(peek), CASES(wait),   CASES(remaining), CASES(take_upto), CASES(charge),
-    CASES(refund), CASES(book), CASES(unbook), CASES(look),      CASES(pass),
+    {PROPERTY(take)},   {PROPERTY(peek)},   {PROPERTY(wait)}, {PROPERTY(remaining)},
+    {PROPERTY(charge)}, {PROPERTY(refund)}, {PROPERTY(look)}, {PROPERTY(take_upto)},
+    {PROPERTY(book)},   {PROPERTY(unbook)}, {PROPERTY(pass)},
 };
 
 static uint64_t search(const struct property *property)
 {
-    static uint64_t n_cases;
+    static uint64_t n_cases; /* setjmp keeps no local one */
     n_cases = 0;
     changed = 0;
     do {
