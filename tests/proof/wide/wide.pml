@@ -6,11 +6,11 @@
  * may be held to be stuck at any time.
  *
  * Models owner_take, owner_give_back, owner_has_ended (owner.c), give_back, mark_left, abandon,
- * displace, repair, is_free, may_go, publish, owned_ask, own (wide.c), slots_find, slots_settle,
- * slots_remove (slots.c), place_choose (place.c), table_block, table_blocked_until (blocks.c),
- * full_until (wide.c), asking_catch_up (asking.h) and ask_new_key, ask_slots (ask.c). Left out: other quotas and classes of the key, and a table of
- * blocks that is full. Two reads of which the second confirms the first are one step, and so are
- * the reads of owner_take that a swap of the same word confirms.
+ * displace, repair, full_until, is_free, may_go, publish, owned_ask, own (wide.c), slots_find,
+ * slots_settle, slots_remove (slots.c), place_choose (place.c), table_block, table_blocked_until
+ * (blocks.c), asking_catch_up (asking.h) and ask_new_key, ask_slots (ask.c). Left out: other quotas
+ * and classes of the key, and a table of blocks that is full. Two reads of which the second confirms
+ * the first are one step, and so are the reads of owner_take that a swap of the same word confirms.
  *
  * Time has the instants 0 … TIMES-1. A state of instant e admits LIMIT units; at e+1 it has expired,
  * and at e+2, the grace later, its slot may be reused. The mark is the latest now seen. The units of
