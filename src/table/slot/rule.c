@@ -277,7 +277,9 @@ look_at(struct asking *asking, const struct other *valid, struct stint_decision 
 {
     assert(valid->slots != asking->slots);
     struct rule_move move;
-    return read_other(asking, valid, &move, decision);
+    enum rule_found found = read_other(asking, valid, &move, decision);
+    /* Units that have expired are none: the key is a new one here. */
+    return found != RULE_AGAIN && move.n_runs == 0 ? RULE_ALONE : found;
 }
 
 enum rule_found rule_look(struct asking *asking, struct stint_decision *decision)

@@ -231,6 +231,31 @@ TEST(test_an_expired_state_elsewhere_stays_for_late_callers)
     with_every_two(come_late);
 }
 
+/* In a class that is full, a key whose state elsewhere has expired is as any new key. */
+TEST(test_an_expired_state_elsewhere_is_none_in_a_full_class)
+{
+    const uint64_t later_ns = NOW + 3 * UINT64_C(3600) * NS_PER_S;
+    static const char *const full[] = {"window 3/1h when_full=inherit",
+                                       "window 3/1h when_full=deny", "window 3/1h when_full=allow"};
+    for (size_t i = 0; i < N(full); i++) {
+        struct pair_of_quotas two = {open_at(NULL), ruled("window 3/1h resolution=12"),
+                                     ruled(full[i])};
+        struct stint_ask one = {.now_ns = later_ns, .cost = 1, .verb = STINT_TAKE};
+        struct stint_decision other;
+        take(two.table, &two.from, LIMIT, NOW);
+        for (uint64_t key = 1; key < 400; key++) {
+            const struct hash128 new_hash = {key << 32 | key << 20, hash.hi + key};
+            other = table_ask_hash(two.table, &two.to, new_hash, &one, NULL, NULL);
+        }
+        assert_int_equal(other.stored, 0);
+        struct stint_decision decision = take(two.table, &two.to, 1, later_ns);
+        assert_int_equal(decision.outcome, other.outcome);
+        assert_int_equal(decision.stored, 0);
+        assert_int_equal(decision.retry_after_ns, other.retry_after_ns);
+        stint_table_close(two.table);
+    }
+}
+
 static void deny_until_over(struct pair_of_quotas *two, uint64_t until_ns)
 {
     uint64_t over_ns = until_ns + table_grace_ns(two->table) + NS_PER_S;
