@@ -9,6 +9,7 @@ then a property must fail.
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,15 +37,16 @@ def main():
          f'-DALGORITHM_FILE="algorithm/{algorithm}.c"', f"-DSTATE_WORDS={words}",
          f"-DQUOTA={fields}", f"-DPARTS={parts}", f"-DSPAN={span}", f"-DSTRETCHES={stretches}",
          "-o", program, HERE / "search.c", source / "algorithm/calendar.c"], check=True)
-    last = "no property"
+    n_cases = 0
     for words in [[name] for name in properties] or [[]]:
         done = subprocess.run([program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, check=False)
-        last = done.stdout.strip().splitlines()[-1]
         if (done.returncode == 0) != (expected == "holds") or done.returncode == NO_CASES:
             sys.exit(f"{done.stdout}\nrun_search: exit code {done.returncode}, and that the "
                      f"property {expected} was expected")
-    print(last if expected == "holds" else f"found: {done.stdout.strip().splitlines()[0]}")
+        n_cases += sum(int(n) for n in re.findall(r"^(\d+) cases hold", done.stdout, re.M))
+    print(f"{n_cases:,} cases hold" if expected == "holds"
+          else f"found: {done.stdout.strip().splitlines()[0]}")
 
 
 if __name__ == "__main__":
