@@ -9,12 +9,12 @@
  * bound_memcached [PLAYS [SEED]]: PLAYS of every scene. Exit code 1 where a bound is passed, or
  * where a planted fault passes none.
  */
+#include "bound/adversary.h"
 #include "unit/memcached_distances.h"
 
 #define WINDOW_MS 100
 #define EVENTS_MAX 8
 #define LENGTH_MS (5 * WINDOW_MS)
-#define STARTS 4 /* random plans of a search */
 
 enum event_kind { PAUSE, CUT, FAR_AWAY, KINDS };
 
@@ -111,14 +111,9 @@ static size_t most_in(uint64_t length_ns)
     return most;
 }
 
-struct score {
-    size_t most;   /* units in a window */
-    size_t nearly; /* in a longer one: what the search goes by where the first is equal */
-};
-
-static struct score play(const struct play *next)
+static struct score play(const void *next)
 {
-    played = *next;
+    memcpy(&played, next, sizeof(played));
     memset(n_cuts, 0, sizeof(n_cuts));
     run(&played.plan, played.seed);
     sort_grants();
@@ -129,11 +124,6 @@ static struct score play(const struct play *next)
 }
 
 /* ---- The adversary --------------------------------------------------------------------------- */
-
-static uint32_t draw(uint64_t *random, uint32_t n)
-{
-    return (uint32_t)(splitmix_next(random) >> 32) % n;
-}
 
 static void draw_node(struct node_plan *node, uint64_t *random)
 {
@@ -154,8 +144,9 @@ static void draw_event(struct event *event, uint64_t *random)
                             .length_ms = 1 + draw(random, draw(random, 2) ? 20 : 80)};
 }
 
-static void draw_play(struct play *next, uint64_t *random)
+static void draw_play(void *drawn, uint64_t *random)
 {
+    struct play *next = drawn;
     *next = (struct play){.seed = splitmix_next(random),
                           .plan = {.spec = scene->spec,
                                    .n_nodes = NODES_MAX,
@@ -169,8 +160,9 @@ static void draw_play(struct play *next, uint64_t *random)
         draw_event(&next->events[i], random);
 }
 
-static void change_play(struct play *next, uint64_t *random)
+static void change_play(void *changed, uint64_t *random)
 {
+    struct play *next = changed;
     for (unsigned changes = 1 + draw(random, 3); changes > 0; changes--) {
         uint32_t what = draw(random, 8);
         if (what < 4)
@@ -182,31 +174,8 @@ static void change_play(struct play *next, uint64_t *random)
     }
 }
 
-/* The most units in a window that it found. */
-static size_t search(unsigned plays, uint64_t seed, size_t enough)
-{
-    uint64_t random = seed;
-    struct score best = {0, 0};
-    struct play next, kept;
-    size_t most = 0;
-    draw_play(&kept, &random);
-    for (unsigned i = 0; i < plays && most <= enough; i++) {
-        bool is_start = i % (plays / STARTS + 1) == 0;
-        next = kept;
-        if (is_start)
-            draw_play(&next, &random);
-        else
-            change_play(&next, &random);
-        struct score score = play(&next);
-        most = score.most > most ? score.most : most;
-        if (is_start || score.most > best.most ||
-            (score.most == best.most && score.nearly >= best.nearly)) {
-            best = score;
-            kept = next;
-        }
-    }
-    return most;
-}
+static const struct adversary adversary = {
+    .plan_size = sizeof(struct play), .draw = draw_play, .change = change_play, .play = play};
 
 /* ---- Scenes ---------------------------------------------------------------------------------- */
 
@@ -224,11 +193,12 @@ static bool try_scene(unsigned plays, uint64_t seed)
     struct stint_quota quota;
     if (stint_quota_parse(&quota, scene->spec, NULL) != 0)
         abort();
-    size_t bound = scene->times * (size_t)stint_max_in_any_window(&quota);
-    size_t most = search(plays, seed, scene->is_planted ? bound : SIZE_MAX);
+    uint64_t bound = scene->times * stint_max_in_any_window(&quota);
+    uint64_t most = search(&adversary, plays, seed, scene->is_planted ? bound : UINT64_MAX).most;
     bool is_good = scene->is_planted == (most > bound);
-    printf("%s%-36s bound %zu, worst %zu, %u plays, seed %llu\n",
-           is_good ? "" : "WRONG: ", scene->name, bound, most, plays, (unsigned long long)seed);
+    printf("%s%-36s bound %llu, worst %llu, %u plays, seed %llu\n",
+           is_good ? "" : "WRONG: ", scene->name, (unsigned long long)bound,
+           (unsigned long long)most, plays, (unsigned long long)seed);
     fflush(stdout);
     return is_good;
 }

@@ -12,8 +12,8 @@
  * or where a planted fault passes none.
  */
 #include "backend/front/front.h"
-#include "base/splitmix.h"
 #include "base/wide_int.h"
+#include "bound/adversary.h"
 #include "decide/evaluation_parts.h"
 #include "unit/lease_world.h"
 
@@ -28,7 +28,6 @@
 #define TERM_MS 50
 #define TERM_NS (TERM_MS * MS)
 #define STEP_NS (MS / 4)
-#define STARTS 4 /* random plans of a search */
 
 enum event_kind { PAUSE, CUT, KILL, FAILOVER, CLOCK_BACK, CLOCK_AHEAD, DEATH, KINDS };
 #define CAN(kind) (1u << (kind))
@@ -429,13 +428,9 @@ static uint64_t moved_ns(const struct plan *plan)
     return most_ns;
 }
 
-struct score {
-    uint64_t most;   /* units in a window */
-    uint64_t nearly; /* in a longer one: what the search goes by where the first is equal */
-};
-
-static struct score play(const struct plan *plan)
+static struct score play(const void *played)
 {
+    const struct plan *plan = played;
     memset(&replica, 0, sizeof(replica));
     memset(world.flights, 0, (world.n_flights + 1) * sizeof(world.flights[0]));
     memset(world.keys, 0, sizeof(world.keys));
@@ -474,11 +469,6 @@ static struct score play(const struct plan *plan)
 }
 
 /* ---- The adversary --------------------------------------------------------------------------- */
-
-static uint32_t draw(uint64_t *random, uint32_t n)
-{
-    return (uint32_t)(splitmix_next(random) >> 32) % n;
-}
 
 static void draw_pulse(struct pulse *pulse, uint64_t *random)
 {
@@ -535,8 +525,9 @@ static void draw_network(struct plan *plan, uint64_t *random)
     }
 }
 
-static void draw_plan(struct plan *plan, uint64_t *random)
+static void draw_plan(void *drawn, uint64_t *random)
 {
+    struct plan *plan = drawn;
     draw_network(plan, random);
     plan->seed = splitmix_next(random);
     for (size_t i = 0; i < CLASSES_MAX; i++)
@@ -547,8 +538,9 @@ static void draw_plan(struct plan *plan, uint64_t *random)
         draw_hoarders(plan, random);
 }
 
-static void change_plan(struct plan *plan, uint64_t *random)
+static void change_plan(void *changed, uint64_t *random)
 {
+    struct plan *plan = changed;
     for (unsigned changes = 1 + draw(random, 3); changes > 0; changes--) {
         uint32_t what = draw(random, scene->lease != 0 ? 13 : 10);
         if (what < 4)
@@ -564,39 +556,8 @@ static void change_plan(struct plan *plan, uint64_t *random)
     }
 }
 
-struct found {
-    uint64_t most, seed;
-    unsigned plays, best_at;
-};
-
-static void search(unsigned plays, uint64_t seed, uint64_t enough, struct found *found)
-{
-    uint64_t random = seed;
-    struct score best = {0, 0};
-    struct plan plan, kept;
-    *found = (struct found){.seed = seed};
-    draw_plan(&kept, &random);
-    for (unsigned i = 0; i < plays && found->most <= enough; i++) {
-        bool is_start = i % (plays / STARTS + 1) == 0;
-        plan = kept;
-        if (is_start)
-            draw_plan(&plan, &random);
-        else
-            change_plan(&plan, &random);
-        struct score score = play(&plan);
-        found->plays++;
-        if (score.most > found->most) {
-            found->most = score.most;
-            found->best_at = i;
-        }
-        bool is_better =
-            score.most > best.most || (score.most == best.most && score.nearly >= best.nearly);
-        if (is_start || is_better) {
-            best = score;
-            kept = plan;
-        }
-    }
-}
+static const struct adversary adversary = {
+    .plan_size = sizeof(struct plan), .draw = draw_plan, .change = change_plan, .play = play};
 
 /* ---- Scenes ---------------------------------------------------------------------------------- */
 
@@ -667,12 +628,11 @@ static void make_rule(void)
 
 static bool run(unsigned plays, uint64_t seed)
 {
-    struct found found;
     bool is_planted = (scene->flags & PLANTED) != 0;
     make_rule();
     uint64_t bound = scene->times * stint_max_in_any_window(&quota) + scene->per_node * n_servers;
     n_asks = 0;
-    search(plays, seed, is_planted ? bound : UINT64_MAX, &found);
+    struct found found = search(&adversary, plays, seed, is_planted ? bound : UINT64_MAX);
     bool is_good = is_planted == (found.most > bound);
     printf("%s%-42s %4u servers: bound %llu, worst %llu, in play %u of %u, seed %llu, %zu "
            "requests\n",
