@@ -49,6 +49,24 @@ TEST(test_equal_hashes_share_one_limit)
     }
 }
 
+/* Takes the owner word of the key's wide slot. */
+static struct seen hold(struct stint_table *table, struct hash128 hash, uint64_t *mine)
+{
+    const struct slots *slots = &table->slots[CLASS_WIDE];
+    const struct home home = slots_home(slots, hash);
+    struct seen seen = slots_find(slots, &home);
+    struct wide_state *held = seen.state;
+    assert_int_equal(owner_take(&held->owner, owner_self(), mine), OWNER_TAKEN);
+    return seen;
+}
+
+/* Makes the owner one of a process that has ended. */
+static void end_owner(const struct seen *seen)
+{
+    struct wide_state *held = seen->state;
+    held->owner ^= UINT64_C(1) << 30;
+}
+
 /* The owner holds the state and does not go on: it is stopped, or swapped out. */
 TEST(test_a_key_with_a_stuck_owner_is_forgotten)
 {
@@ -59,10 +77,7 @@ TEST(test_a_key_with_a_stuck_owner_is_forgotten)
     assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
     for (int n = 0; n < 3; n++)
         assert_int_equal(take(table, &quota, hash).outcome, STINT_ALLOW);
-    const struct slots *slots = &table->slots[CLASS_WIDE];
-    const struct home home = slots_home(slots, hash);
-    struct wide_state *held = slots_find(slots, &home).state;
-    assert_int_equal(owner_take(&held->owner, owner_self(), &mine), OWNER_TAKEN);
+    struct wide_state *held = hold(table, hash, &mine).state;
     table_forget(table, &quota, hash);
     for (int n = 0; n < 4; n++)
         assert_int_equal(take(table, &quota, hash).outcome, n < 3 ? STINT_ALLOW : STINT_DENY);
@@ -79,17 +94,14 @@ TEST(test_a_slot_left_to_an_ended_owner_is_free)
     uint64_t mine;
     assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
     assert_int_equal(take(table, &quota, hash).outcome, STINT_ALLOW);
-    const struct slots *slots = &table->slots[CLASS_WIDE];
-    const struct home home = slots_home(slots, hash);
-    const struct seen seen = slots_find(slots, &home);
-    struct wide_state *held = seen.state;
-    assert_int_equal(owner_take(&held->owner, owner_self(), &mine), OWNER_TAKEN);
+    const struct seen seen = hold(table, hash, &mine);
     table_forget(table, &quota, hash);
     assert_true(seen.at->first == TAG_ABANDONED);
-    held->owner ^= UINT64_C(1) << 30; /* of a process that has ended */
+    end_owner(&seen);
     for (int n = 0; n < 4; n++)
         assert_int_equal(take(table, &quota, hash).outcome, n < 3 ? STINT_ALLOW : STINT_DENY);
-    assert_ptr_equal(slots_find(slots, &home).at, seen.at);
+    const struct home home = slots_home(&table->slots[CLASS_WIDE], hash);
+    assert_ptr_equal(slots_find(&table->slots[CLASS_WIDE], &home).at, seen.at);
     stint_table_close(table);
 }
 
@@ -103,10 +115,8 @@ TEST(test_a_repaired_state_stays_for_late_callers)
     assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
     struct stint_ask ask = {.now_ns = 1000, .cost = 3, .verb = STINT_TAKE};
     struct stint_decision decision = table_ask_hash(table, &quota, hash, &ask, NULL, NULL);
-    const struct home home = slots_home(&table->slots[CLASS_WIDE], hash);
-    struct wide_state *held = slots_find(&table->slots[CLASS_WIDE], &home).state;
-    assert_int_equal(owner_take(&held->owner, owner_self(), &mine), OWNER_TAKEN);
-    held->owner ^= UINT64_C(1) << 30; /* of a process that has ended */
+    const struct seen seen = hold(table, hash, &mine);
+    end_owner(&seen);
     ask.now_ns += decision.reset_after_ns;
     ask.verb = STINT_PEEK;
     assert_int_equal(table_ask_hash(table, &quota, hash, &ask, NULL, NULL).outcome, STINT_ALLOW);
