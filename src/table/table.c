@@ -297,7 +297,8 @@ static enum carry carry_from_class(struct asking *asking, const struct stint_quo
                        ? CARRY_REFUSED /* it was left to a stuck owner */
                        : CARRY_NONE;
         if (!entry_read(asking, &seen, &state)) {
-            entry_get_past(asking, &seen);
+            if (!entry_get_past(asking, &seen))
+                return CARRY_REFUSED;
             continue;
         }
         size_t n_runs = algorithm_held(state.quota, &state.as, now_ns, runs);

@@ -78,8 +78,11 @@ struct class_ops {
     uint64_t (*frozen_until)(const struct seen *frozen);
     /* Advances a bound slot by one step, for a process that may have ended. NULL: none is bound. */
     void (*help)(struct asking *asking, const struct seen *seen);
-    /* For a slot that could not be read because its owner is stuck. NULL: slots have no owner. */
-    void (*displace)(struct asking *asking, const struct seen *seen);
+    /*
+     * For a slot that could not be read because its owner is stuck. False: it stays as it is. NULL:
+     * slots have no owner.
+     */
+    bool (*displace)(struct asking *asking, const struct seen *seen);
     /* Whether a stuck owner may still write to an abandoned slot. NULL: none is abandoned. */
     bool (*is_left)(const struct seen *seen);
 };

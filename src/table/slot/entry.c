@@ -60,13 +60,14 @@ void entry_carry(const struct asking *asking, const struct stint_quota *from, co
     algorithm_carry(asking->quota, carried, runs, n_runs);
 }
 
-void entry_get_past(struct asking *asking, const struct seen *seen)
+bool entry_get_past(struct asking *asking, const struct seen *seen)
 {
     assert(asking_is_valid(asking));
     asking->quota = entry_quota(asking, seen->pair.first);
     bool is_damaged = asking->quota == NULL;
     if (asking->slots->ops->displace != NULL && !is_damaged)
-        asking->slots->ops->displace(asking, seen);
-    else if (is_damaged || !slots_is_whole(asking->slots, seen))
+        return asking->slots->ops->displace(asking, seen);
+    if (is_damaged || !slots_is_whole(asking->slots, seen))
         slots_withdraw(asking->slots, seen);
+    return true;
 }

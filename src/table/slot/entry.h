@@ -36,7 +36,10 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
 void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,
                  void *carried);
 
-/* For a state that could not be read: it has changed, its owner is stuck, or it is damaged. */
-void entry_get_past(struct asking *asking, const struct seen *seen);
+/*
+ * For a state that could not be read: it has changed, its owner is stuck, or it is damaged. False:
+ * its owner is stuck, and there is no block for its key, so it stays.
+ */
+bool entry_get_past(struct asking *asking, const struct seen *seen);
 
 #endif

@@ -236,20 +236,30 @@ static bool fits(const struct asking *asking, const struct rule_move *move)
     return units <= most_units(asking->quota);
 }
 
-/* Decides with the units of the other class's valid slot: OTHER if it must be moved for that. */
+/* Reads the units of the other class's valid slot: OTHER if it could. */
 static enum rule_found read_other(struct asking *asking, const struct other *valid,
                                   struct rule_move *move, struct stint_decision *decision)
 {
     assert(valid->slots != NULL && valid->seen.at != NULL);
-    uint8_t verb = asking->ask.verb;
+    uint64_t now_ns = asking->ask.now_ns;
     move->from = in_class(asking, valid->slots);
     move->valid = valid->seen;
-    if (!entry_read(&move->from, &move->valid, &move->state)) {
-        entry_get_past(&move->from, &move->valid);
-        return RULE_AGAIN;
+    if (entry_read(&move->from, &move->valid, &move->state)) {
+        move->n_runs = algorithm_held(move->state.quota, &move->state.as, now_ns, move->runs);
+        return RULE_OTHER;
     }
-    move->n_runs =
-        algorithm_held(move->state.quota, &move->state.as, asking->ask.now_ns, move->runs);
+    if (entry_get_past(&move->from, &move->valid))
+        return RULE_AGAIN;
+    rule_refuse(asking, add_sat(now_ns, asking->quota->period_ns), decision);
+    return RULE_DECIDED;
+}
+
+/* Decides with these units: OTHER if they must be moved for that. */
+static enum rule_found decide_with(const struct asking *asking, const struct rule_move *move,
+                                   struct stint_decision *decision)
+{
+    assert(move->valid.at != NULL && move->from.slots != NULL);
+    uint8_t verb = asking->ask.verb;
     if (!fits(asking, move) && verb != STINT_TAKE && verb != STINT_TAKE_UPTO &&
         verb != STINT_PEEK) {
         rule_refuse(asking, algorithm_expires_at(move->state.quota, &move->state.as), decision);
@@ -278,8 +288,10 @@ look_at(struct asking *asking, const struct other *valid, struct stint_decision 
     assert(valid->slots != asking->slots);
     struct rule_move move;
     enum rule_found found = read_other(asking, valid, &move, decision);
+    if (found != RULE_OTHER)
+        return found;
     /* Units that have expired are none: the key is a new one here. */
-    return found != RULE_AGAIN && move.n_runs == 0 ? RULE_ALONE : found;
+    return move.n_runs == 0 ? RULE_ALONE : decide_with(asking, &move, decision);
 }
 
 enum rule_found rule_look(struct asking *asking, struct stint_decision *decision)
@@ -327,6 +339,8 @@ enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, stru
     if (others.valid.slots == NULL)
         return RULE_ALONE;
     found = read_other(asking, &others.valid, move, decision);
+    if (found == RULE_OTHER)
+        found = decide_with(asking, move, decision);
     if (found == RULE_DECIDED)
         slots_remove(asking->slots, mine);
     if (found == RULE_OTHER && !freeze(move))

@@ -497,13 +497,14 @@ CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone
     give_back(gone, mine);
 }
 
-static void displace_stuck(struct asking *asking, const struct seen *seen)
+static bool displace_stuck(struct asking *asking, const struct seen *seen)
 {
     struct seen again = *seen;
     uint64_t mine;
     bool refused;
     if (own(asking, &again, &mine, &refused))
         give_back(seen, mine);
+    return !refused || !pair_equals(cas16_load(seen->at), seen->pair);
 }
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)

@@ -126,6 +126,34 @@ TEST(test_a_repaired_state_stays_for_late_callers)
     stint_table_close(table);
 }
 
+/*
+ * An owner is stuck, and other keys have all places of blocks, so that none can stand for its
+ * state: who needs that state for another class, or elsewhere, is refused, and does not wait.
+ */
+TEST(test_without_a_place_for_a_block_a_stuck_owner_refuses)
+{
+    struct stint_table *table = open_table();
+    struct stint_quota quota, small;
+    const struct hash128 hash = {7, 9}, other = {8, 10};
+    uint64_t mine;
+    assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
+    assert_int_equal(stint_quota_parse(&small, "window 3/1h", NULL), 0);
+    quota.rule = small.rule = 77;
+    assert_int_equal(take(table, &quota, hash).outcome, STINT_ALLOW);
+    const struct seen seen = hold(table, hash, &mine);
+    for (uint64_t i = 0; i < 20000; i++)
+        table_block(table, table_block_hash(table, &i, sizeof(i)), 1000 + NS_PER_S, 1000);
+    assert_int_equal(table_block(table, hash, 2000, 1000), STINT_E_FULL);
+    const struct stint_decision decision = take(table, &small, hash);
+    assert_int_equal(decision.outcome, STINT_DENY);
+    assert_true(decision.retry_after_ns > 0);
+    assert_int_equal(table_carry(table, &quota, hash, &small, other, 1000), CARRY_REFUSED);
+    assert_true(owner_give_back(&((struct wide_state *)seen.state)->owner, mine));
+    for (int n = 0; n < 3; n++)
+        assert_int_equal(take(table, &small, hash).outcome, n < 2 ? STINT_ALLOW : STINT_DENY);
+    stint_table_close(table);
+}
+
 /* B18: equal places with other tags, and equal tags in other places, are other keys. */
 TEST(test_partly_equal_hashes_are_apart)
 {
