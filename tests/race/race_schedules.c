@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The store under schedules that no machine would show in a year. Every task runs src/store as it
+ * The store under schedules that no machine would show in a year. Every task runs src/table as it
  * is and gives way at every access to shared memory; a seeded scheduler (schedule.h) decides who
  * goes on, who is stopped for long and who is killed there. Small tables and few keys make tasks
  * meet. No key may ever admit more than its limit in one window, and where nobody was stopped or
@@ -9,10 +9,7 @@
  * race_schedules [SCHEDULES [SEED [WORD]]]: SCHEDULES of every scenario, or of those with WORD in
  * their names; one that fails names its seed.
  */
-#include "table/table.h"
-
-#include "race/schedule.h"
-#include "table/region/region.h"
+#include "race/scheduled.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +17,15 @@
 
 #define KEYS_MAX 6
 #define CLUSTERS 3
-#define SPECS_MAX 3
 #define FRONT_PLACES 18 /* three sets */
-
-struct task {
-    struct stint_table table;
-    struct process_page page;
-};
 
 struct scenario {
     const char *name;
-    const char *specs[SPECS_MAX]; /* more than one: other parameters under the same rule */
-    uint32_t keys;                /* of them, and of places for their states */
-    uint32_t tasks, asks;         /* per task */
-    uint32_t lists;               /* 1 in `lists` asks is for two keys at once; 0: none */
+    const char
+        *specs[SCHEDULED_QUOTAS_MAX]; /* more than one: other parameters under the same rule */
+    uint32_t keys;                    /* of them, and of places for their states */
+    uint32_t tasks, asks;             /* per task */
+    uint32_t lists;                   /* 1 in `lists` asks is for two keys at once; 0: none */
     unsigned happens;
 };
 
@@ -43,10 +35,7 @@ enum { TIME = 1, STOPS = 2, KILLS = 4, LOOKS = 8, FRONT = 16 };
 
 static struct {
     const struct scenario *scenario;
-    struct task tasks[SCHEDULE_TASKS_MAX];
-    struct stint_quota quotas[SPECS_MAX];
-    unsigned n_quotas;
-    struct stint_table *table;
+    struct scheduled on;
     unsigned cluster;
     uint64_t certain[CLUSTERS][KEYS_MAX], total[KEYS_MAX];
 } world;
@@ -55,10 +44,10 @@ static unsigned failures;
 
 /* ---- The tasks ------------------------------------------------------------------------------- */
 
-#define NOW_NS(cluster) ((10 * (cluster) + 10) * 3600 * NS_PER_S)
+#define NOW_NS(cluster) ((10 * (cluster) + 10) * SCHEDULED_HOUR_NS)
 
-static struct stint_decision take(struct task *task, const struct stint_quota *quota, uint32_t key,
-                                  uint32_t cost, uint64_t now_ns)
+static struct stint_decision take(struct scheduled_task *task, const struct stint_quota *quota,
+                                  uint32_t key, uint32_t cost, uint64_t now_ns)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask(&task->table, quota, &key, sizeof(key), &ask, NULL, NULL);
@@ -72,7 +61,7 @@ static void admit(unsigned began, uint32_t key, uint32_t units)
 }
 
 /* Takes from two keys, one of which gives back if the other refuses: what a list does. */
-static void take_two(struct task *task, const struct stint_quota *quota, uint32_t key,
+static void take_two(struct scheduled_task *task, const struct stint_quota *quota, uint32_t key,
                      uint64_t now_ns)
 {
     uint32_t other = (key + 1) % world.scenario->keys;
@@ -93,7 +82,7 @@ static bool see_entry(const struct stint_entry *entry, void *arg)
 }
 
 /* Other keys find no free slot in the front: new ones go to the main part first soon. */
-static void spill_others(const struct task *task)
+static void spill_others(const struct scheduled_task *task)
 {
     for (int class = 0; class < FRONTS; class ++) {
         const struct slots *slots = &task->table.slots[class];
@@ -104,12 +93,12 @@ static void spill_others(const struct task *task)
 
 static void work(unsigned number, uint64_t seed)
 {
-    struct task *task = &world.tasks[number];
+    struct scheduled_task *task = &world.on.tasks[number];
     const struct scenario *scenario = world.scenario;
     for (uint32_t i = 0; i < scenario->asks; i++) {
         uint64_t dice = schedule_draw(&seed);
         uint32_t key = (uint32_t)(dice >> 32) % scenario->keys;
-        const struct stint_quota *quota = &world.quotas[dice % world.n_quotas];
+        const struct stint_quota *quota = &world.on.quotas[dice % world.on.n_quotas];
         if ((scenario->happens & TIME) && dice % 16 == 0 && world.cluster + 1 < CLUSTERS)
             world.cluster++;
         unsigned began = world.cluster;
@@ -132,7 +121,6 @@ static void work(unsigned number, uint64_t seed)
 
 static void open_table(const struct scenario *scenario, uint64_t hash_key)
 {
-    struct stint_error error;
     uint32_t places = scenario->keys + (scenario->happens & FRONT ? FRONT_PLACES : 0);
     struct stint_table_options options = {.keys = places,
                                           .keys16 = places,
@@ -144,19 +132,7 @@ static void open_table(const struct scenario *scenario, uint64_t hash_key)
                                           .skew_max_ns = NS_PER_S,
                                           .hash_key = {hash_key, 1},
                                           .clock = STINT_CLOCK_VIRTUAL};
-    if (stint_table_open(&world.table, &options, &error) != 0) {
-        fprintf(stderr, "%s\n", error.message);
-        exit(1);
-    }
-    world.n_quotas = 0;
-    while (world.n_quotas < SPECS_MAX && scenario->specs[world.n_quotas] != NULL) {
-        struct stint_quota *quota = &world.quotas[world.n_quotas];
-        if (stint_quota_parse(quota, scenario->specs[world.n_quotas++], &error) != 0) {
-            fprintf(stderr, "%s\n", error.message);
-            exit(1);
-        }
-        quota->rule = scenario->specs[1] != NULL ? 77 : 0;
-    }
+    scheduled_open(&world.on, &options, scenario->specs);
 }
 
 /*
@@ -166,33 +142,21 @@ static void open_table(const struct scenario *scenario, uint64_t hash_key)
 static void make_fronts(uint64_t random)
 {
     for (int class = 0; class < FRONTS; class ++) {
-        struct slots *slots = &world.table->slots[class];
+        struct slots *slots = &world.on.table->slots[class];
         slots->front = 1;
-        slots->spilled = &world.table->region.header->spilled[class];
+        slots->spilled = &world.on.table->region.header->spilled[class];
         slots->spilled_max = 1 + schedule_draw(&random) % 3;
     }
     uint32_t others = WAYS - (uint32_t)(schedule_draw(&random) % 3);
-    for (unsigned i = 0; i < world.n_quotas; i++) {
-        struct stint_quota quota = world.quotas[i];
+    for (unsigned i = 0; i < world.on.n_quotas; i++) {
+        struct stint_quota quota = world.on.quotas[i];
         quota.rule = 0;
         if (stint_quota_check(&quota, NULL) != 0)
             exit(1);
         if (table_class(&quota) >= FRONTS)
             continue;
         for (uint32_t key = KEYS_MAX; key < KEYS_MAX + others; key++)
-            stint_take(world.table, &quota, &key, sizeof(key), 1, NOW_NS(0));
-    }
-}
-
-static void make_tasks(const struct scenario *scenario)
-{
-    for (unsigned i = 0; i < scenario->tasks; i++) {
-        struct task *task = &world.tasks[i];
-        task->table = *world.table;
-        task->page = (struct process_page){.owner = 0};
-        task->table.process = &task->page; /* each as a process of its own */
-        if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
-            exit(1);
+            stint_take(world.on.table, &quota, &key, sizeof(key), 1, NOW_NS(0));
     }
 }
 
@@ -204,21 +168,6 @@ static void fail(const struct scenario *scenario, uint64_t seed, const char *wha
                 (unsigned long long)seed, key, what, (unsigned long long)units);
 }
 
-static struct stint_decision take_last(uint32_t key, unsigned quota, uint32_t cost, uint64_t now_ns)
-{
-    return stint_take(world.table, &world.quotas[quota], &key, sizeof(key), cost, now_ns);
-}
-
-/* One by one, by the last who is left: until each quota has nothing more to give. */
-static uint64_t drain(uint32_t key, uint64_t now_ns)
-{
-    uint64_t units = 0;
-    for (unsigned i = 0; i < world.n_quotas; i++)
-        while (take_last(key, i, 1, now_ns).outcome == STINT_ALLOW)
-            units++;
-    return units;
-}
-
 /*
  * What a rule admits in all its classes: no unit is missing once those who were stopped have gone
  * on, and nothing that a dead one left behind outlasts the units that it had hold of.
@@ -227,44 +176,26 @@ static void check_rule(const struct scenario *scenario, uint64_t seed, uint32_t 
 {
     struct stint_table_info info;
     uint64_t now_ns = NOW_NS(world.cluster);
-    stint_table_info(world.table, now_ns, &info);
+    stint_table_info(world.on.table, now_ns, &info);
     bool exact = !(scenario->happens & (STOPS | KILLS | TIME)) && scenario->lists == 0 &&
                  info.owners_displaced == 0;
     for (uint32_t key = 0; exact && key < scenario->keys; key++) {
-        uint64_t units = world.total[key] + drain(key, now_ns);
+        uint64_t units = world.total[key] + scheduled_drain(&world.on, key, now_ns);
         if (units != limit)
             fail(scenario, seed, "in the end", key, units);
     }
-    now_ns += 3 * 3600 * NS_PER_S;
-    drain(0, now_ns); /* finds a wide state whose owner died: full for one period from here on */
-    for (unsigned i = 0; i < world.n_quotas; i++) {
-        now_ns += 3 * 3600 * NS_PER_S;
-        if (take_last(0, i, limit, now_ns).outcome != STINT_ALLOW)
-            fail(scenario, seed, "is full for ever", 0, i);
-    }
-}
-
-/* Whoever froze a slot and was not killed has withdrawn it or put it back. */
-static void check_frozen(const struct scenario *scenario, uint64_t seed)
-{
-    for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
-        const struct slots *slots = &world.table->slots[class];
-        for (uint64_t slot = 0; slot < slots->sets * WAYS; slot++) {
-            uint8_t *set = slots->base + slot / WAYS * slots->set_size;
-            struct seen seen = slots_see(slots, set, (unsigned)(slot % WAYS));
-            if (slots_is_frozen(seen.pair.first))
-                fail(scenario, seed, "is left frozen in class", 0, (uint64_t) class);
-        }
-    }
+    int full = scheduled_full_quota(&world.on, 0, limit, now_ns);
+    if (full >= 0)
+        fail(scenario, seed, "is full for ever", 0, (uint64_t)full);
 }
 
 static void check(const struct scenario *scenario, uint64_t seed, unsigned killed)
 {
     uint32_t limit = 0;
     bool is_one_limit = true;
-    for (unsigned i = 0; i < world.n_quotas; i++) {
-        limit = world.quotas[i].limit > limit ? world.quotas[i].limit : limit;
-        is_one_limit = is_one_limit && world.quotas[i].limit == world.quotas[0].limit;
+    for (unsigned i = 0; i < world.on.n_quotas; i++) {
+        limit = world.on.quotas[i].limit > limit ? world.on.quotas[i].limit : limit;
+        is_one_limit = is_one_limit && world.on.quotas[i].limit == world.on.quotas[0].limit;
     }
     for (uint32_t key = 0; key < scenario->keys; key++) {
         for (unsigned cluster = 0; cluster < CLUSTERS; cluster++)
@@ -274,13 +205,14 @@ static void check(const struct scenario *scenario, uint64_t seed, unsigned kille
             fail(scenario, seed, "over all windows", key, world.total[key]);
     }
     struct stint_table_info info;
-    stint_table_info(world.table, NOW_NS(world.cluster), &info);
+    stint_table_info(world.on.table, NOW_NS(world.cluster), &info);
     bool exact = !(scenario->happens & (STOPS | KILLS | TIME)) && scenario->specs[1] == NULL &&
                  scenario->lists == 0 && scenario->keys == 1 && info.owners_displaced == 0;
     if (exact && world.total[0] != limit)
         fail(scenario, seed, "admits too little", 0, world.total[0]);
-    if (killed == 0 && info.owners_displaced == 0)
-        check_frozen(scenario, seed);
+    int frozen = scheduled_frozen_class(&world.on);
+    if (killed == 0 && info.owners_displaced == 0 && frozen >= 0)
+        fail(scenario, seed, "is left frozen in class", 0, (uint64_t)frozen);
     if (scenario->specs[1] != NULL && is_one_limit)
         check_rule(scenario, seed, limit);
 }
@@ -296,7 +228,7 @@ static void run(const struct scenario *scenario, uint64_t seed)
     open_table(scenario, schedule_draw(&random));
     if (scenario->happens & FRONT)
         make_fronts(schedule_draw(&random));
-    make_tasks(scenario);
+    scheduled_make_tasks(&world.on, scenario->tasks);
     const struct schedule schedule = {.seed = random,
                                       .tasks = scenario->tasks,
                                       .stops = scenario->happens & STOPS ? 256 : 0,
@@ -307,9 +239,7 @@ static void run(const struct scenario *scenario, uint64_t seed)
     if (end.hung)
         fail(scenario, seed, "is waited for in vain", 0, 0);
     check(scenario, seed, end.killed);
-    for (unsigned i = 0; i < scenario->tasks; i++)
-        intern_close(&world.tasks[i].table.intern);
-    stint_table_close(world.table);
+    scheduled_close(&world.on, scenario->tasks);
 }
 
 #define WINDOW8 "window 3/1h resolution=12"

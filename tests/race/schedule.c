@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <ucontext.h>
 
 #define STACK_SIZE (512 << 10)
@@ -23,6 +24,14 @@ struct task {
     uint64_t seed;
 };
 
+#define WORDS_MAX (1 << 16) /* that are watched */
+#define READS_MAX 2         /* of one word in a row that are points */
+
+/* A word of shared memory. */
+struct word {
+    uint8_t users, writers; /* bits of tasks */
+};
+
 static struct {
     const struct schedule *schedule; /* NULL: a table is being made, or looked at in the end */
     struct task tasks[SCHEDULE_TASKS_MAX];
@@ -31,6 +40,24 @@ static struct {
     uint64_t random, steps, boot_ns, switch_mask;
     struct schedule_end end;
 } machine;
+
+#define ROUND_MAX 1024 /* accesses between two pauses that are compared */
+
+static struct {
+    const char *memory;
+    size_t n_words;
+    unsigned turn;
+    struct word words[WORDS_MAX];
+    /* Of the task whose turn it is: what it has accessed since its last pause, and before. */
+    struct round {
+        size_t n;
+        uint32_t accesses[ROUND_MAX];
+    } round, before;
+    bool is_like_before;
+    unsigned pauses, alike; /* in this turn; how many rounds were alike, one after the other */
+    size_t last;            /* the word that it read last, and how often in a row */
+    unsigned reads;
+} plan;
 
 static char stacks[SCHEDULE_TASKS_MAX][STACK_SIZE];
 
@@ -123,7 +150,7 @@ static bool comes_up(uint64_t dice, uint32_t sides, uint32_t side)
     return sides > 0 && dice % sides == side;
 }
 
-void schedule_step(void)
+static void step(void)
 {
     const struct schedule *schedule = machine.schedule;
     machine.boot_ns += STEP_NS;
@@ -134,6 +161,8 @@ void schedule_step(void)
         machine.end.hung = true;
         swapcontext(&task->context, &machine.main);
     }
+    if (schedule->turns != NULL)
+        return;
     uint64_t dice = schedule_draw(&machine.random);
     if (comes_up(dice, schedule->stops, 1)) {
         task->state = TASK_STOPPED;
@@ -145,6 +174,130 @@ void schedule_step(void)
         return;
     }
     go_on_with(pick());
+}
+
+/* ---- Plans ----------------------------------------------------------------------------------- */
+
+void schedule_watch(const void *memory, size_t size)
+{
+    assert(size / sizeof(uint64_t) <= WORDS_MAX);
+    plan.memory = memory;
+    plan.n_words = size / sizeof(uint64_t);
+    memset(plan.words, 0, sizeof(plan.words));
+}
+
+/* The task of the first turn, from this one on, that can go on. -1: all is done. */
+static int turn_to(unsigned turn)
+{
+    const struct schedule *schedule = machine.schedule;
+    for (; turn < schedule->n_turns; turn++) {
+        unsigned task = schedule->turns[turn].task;
+        plan.turn = turn;
+        if (machine.tasks[task].state == TASK_READY)
+            return (int)task;
+    }
+    plan.turn = turn;
+    for (unsigned i = 0; i < schedule->tasks; i++)
+        if (machine.tasks[i].state == TASK_READY)
+            return (int)i;
+    return -1;
+}
+
+/* The turn of another task, or of none, begins. */
+static void rounds_begin(void)
+{
+    plan.round.n = plan.before.n = 0;
+    plan.is_like_before = false;
+    plan.pauses = plan.alike = plan.reads = 0;
+}
+
+/* Whether the task does in this round what it did in the two before. */
+static bool rounds_access(size_t index)
+{
+    struct round *round = &plan.round;
+    if (round->n == ROUND_MAX)
+        return false;
+    if (round->n >= plan.before.n || plan.before.accesses[round->n] != index)
+        plan.is_like_before = false;
+    round->accesses[round->n++] = (uint32_t)index;
+    return plan.is_like_before && plan.alike >= 1;
+}
+
+static void rounds_pause(void)
+{
+    plan.alike = plan.is_like_before && plan.round.n == plan.before.n ? plan.alike + 1 : 0;
+    plan.before.n = plan.round.n;
+    memcpy(plan.before.accesses, plan.round.accesses, plan.round.n * sizeof(uint32_t));
+    plan.round.n = 0;
+    plan.is_like_before = true;
+    if (++plan.pauses > machine.end.waits)
+        machine.end.waits = plan.pauses;
+}
+
+static bool is_shared(const struct word *word)
+{
+    return word->writers != 0 && (word->users & (word->users - 1)) != 0;
+}
+
+/* Whether the task reads one word again and again. */
+static bool spins(size_t index, bool writes)
+{
+    plan.reads = writes ? 0 : plan.last == index ? plan.reads + 1 : 1;
+    plan.last = index;
+    return plan.reads > READS_MAX;
+}
+
+/* Whether the task comes to a point. */
+static bool comes_to_point(struct word *word, bool writes)
+{
+    const uint8_t bit = (uint8_t)(1u << machine.current);
+    bool was_shared = is_shared(word);
+    word->users |= bit;
+    word->writers |= writes ? bit : 0;
+    if (is_shared(word) && !was_shared)
+        machine.end.has_new_points = true;
+    return is_shared(word);
+}
+
+/* Before the access at a point: ends the turn if it has had its points. */
+static void pass_point(void)
+{
+    const struct schedule *schedule = machine.schedule;
+    if (plan.turn == schedule->n_turns)
+        return;
+    const struct schedule_turn *turn = &schedule->turns[plan.turn];
+    if (machine.end.points[plan.turn] == turn->points) {
+        if (turn->kills) {
+            machine.tasks[machine.current].state = TASK_KILLED;
+            machine.end.killed++;
+        }
+        rounds_begin();
+        go_on_with(turn_to(plan.turn + 1));
+        pass_point(); /* of the turn in which the task goes on */
+        return;
+    }
+    machine.end.points[plan.turn]++;
+}
+
+void schedule_wait(void)
+{
+    step();
+    if (machine.schedule != NULL && machine.schedule->turns != NULL)
+        rounds_pause();
+}
+
+void schedule_access(const volatile void *at, bool writes)
+{
+    const struct schedule *schedule = machine.schedule;
+    step();
+    if (schedule == NULL || schedule->turns == NULL)
+        return;
+    size_t index = (size_t)((const volatile char *)at - plan.memory) / sizeof(uint64_t);
+    if (index >= plan.n_words)
+        return; /* of one task alone */
+    bool repeats = rounds_access(index) | spins(index, writes);
+    if (!repeats && comes_to_point(&plan.words[index], writes))
+        pass_point();
 }
 
 bool schedule_loses_swap(void)
@@ -161,7 +314,8 @@ static void task_main(unsigned number)
     struct task *task = &machine.tasks[number];
     machine.schedule->work(number, task->seed);
     task->state = TASK_DONE;
-    go_on_with(pick());
+    rounds_begin();
+    go_on_with(machine.schedule->turns != NULL ? turn_to(plan.turn + 1) : pick());
 }
 
 static void make_task(unsigned number)
@@ -194,7 +348,10 @@ struct schedule_end schedule_run(const struct schedule *schedule)
         make_task(i);
     machine.schedule = schedule;
     machine.current = 0;
-    swapcontext(&machine.main, &machine.tasks[0].context);
+    rounds_begin();
+    if (schedule->turns != NULL)
+        machine.current = (unsigned)turn_to(0);
+    swapcontext(&machine.main, &machine.tasks[machine.current].context);
     machine.schedule = NULL;
     return machine.end;
 }

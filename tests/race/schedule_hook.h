@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Put before every file of src/store when it is compiled for schedules (schedule.h): each access to
+ * Put before every file of src/table when it is compiled for schedules (schedule.h): each access to
  * shared memory first asks the scheduler whose turn it is, and processes, deaths and waits are the
  * scheduler's.
  */
@@ -16,17 +16,20 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define __atomic_load_n(...) (schedule_step(), __atomic_load_n(__VA_ARGS__))
-#define __atomic_store_n(...) (schedule_step(), __atomic_store_n(__VA_ARGS__))
-#define __atomic_exchange_n(...) (schedule_step(), __atomic_exchange_n(__VA_ARGS__))
-#define __atomic_compare_exchange_n(...) (schedule_step(), __atomic_compare_exchange_n(__VA_ARGS__))
+#define __atomic_load_n(at, order) (schedule_access((at), false), __atomic_load_n((at), (order)))
+#define __atomic_store_n(at, value, order)                                                         \
+    (schedule_access((at), true), __atomic_store_n((at), (value), (order)))
+#define __atomic_exchange_n(at, value, order)                                                      \
+    (schedule_access((at), true), __atomic_exchange_n((at), (value), (order)))
+#define __atomic_compare_exchange_n(at, ...)                                                       \
+    (schedule_access((at), true), __atomic_compare_exchange_n((at), __VA_ARGS__))
 
 #include "table/slot/cas16.h"
 
 CAS16_TARGET static inline bool schedule_cas16(struct pair *at, struct pair before,
                                                struct pair after)
 {
-    schedule_step();
+    schedule_access(at, true);
     if (schedule_loses_swap())
         before = cas16_load(at);
     return cas16(at, before, after);
@@ -42,7 +45,7 @@ static inline int schedule_open(const char *path, int flags, ...)
     return -1;
 }
 
-#define sched_yield() schedule_step()
+#define sched_yield() schedule_wait()
 #define getpid() schedule_pid()
 #define kill(pid, signal) schedule_signal(pid, signal)
 #define open(path, ...) schedule_open(path, __VA_ARGS__)
