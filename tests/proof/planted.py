@@ -10,10 +10,10 @@ SOURCE = Path(os.environ["STINT_SOURCE"])
 FOLDERS = ("algorithm", "base")
 
 
-def copy(name=None, old=None, new=None):
-    """A copy of the folders of src/, in which NEW stands for the only OLD in a file."""
+def copy(name=None, old=None, new=None, folders=FOLDERS):
+    """A copy of folders of src/, in which NEW stands for the only OLD in a file."""
     source = Path(os.environ["PROOF_BUILD"]) / "src"
-    for folder in FOLDERS:
+    for folder in folders:
         shutil.copytree(SOURCE / "src" / folder, source / folder)
     if name is None:
         return source
