@@ -5,8 +5,8 @@
  * Random schedules (race_schedules.c) have more tasks, and find by chance what is found here for
  * certain.
  *
- * race_switches [MORE [WORD]]: MORE switches than stand below, of the plays with WORD in their
- * names.
+ * race_switches [SWITCHES [WORD]]: the plays with WORD in their names, with at most SWITCHES where
+ * more stand below; 0: as they stand. It ends at the first play that fails.
  */
 #include "race/scheduled.h"
 
@@ -19,9 +19,8 @@
 #define GRANTS_MAX 16
 #define BEGIN_NS (100 * SCHEDULED_HOUR_NS)
 #define SKEW_MAX_NS NS_PER_S
-#define PATIENCE                                                                                   \
-    200 /* pauses, before a task that has stopped counts as ended: rule.c, place16.c               \
-         */
+/* Pauses, before a task that has stopped counts as ended: in rule.c and place16.c. */
+#define PATIENCE 200
 
 /*
  * What a task asks, letter by letter: 0 1 2 take a unit under that quota, a b c peek under it, l
@@ -159,8 +158,7 @@ static uint32_t limit(void)
     return most;
 }
 
-/* The most in a window of an hour, where the grants in `late` have the latest time they may have.
- */
+/* The most in a window of an hour, if the grants in `late` have the latest time they may have. */
 static uint64_t most_in_window(unsigned late)
 {
     uint64_t most = 0, times_ns[GRANTS_MAX];
@@ -187,23 +185,28 @@ static void check_windows(void)
         fail("granted of the other key", world.n_others);
 }
 
-static bool has(const char *letters)
+/* How many of these letters the tasks have. */
+static unsigned count(const char *letters)
 {
+    unsigned n = 0;
     for (unsigned i = 0; i < world.n_tasks; i++)
-        if (strpbrk(world.play->asks[i], letters) != NULL)
-            return true;
-    return false;
+        for (const char *at = world.play->asks[i]; (at = strpbrk(at, letters)) != NULL; at++)
+            n++;
+    return n;
 }
 
 /*
- * All units that are free in the end, and those that callers got, are the limit. Less of them are
- * free after a task was stopped for so long that another made the key full for it.
+ * All units that are free in the end, and those that callers got, are the limit; and callers got
+ * them unless lists or tickets held some meanwhile. Less of them are free after a task was stopped
+ * for so long that another made the key full for it.
  */
 static void check_rest(const struct stint_table_info *info)
 {
     uint64_t rest = scheduled_drain(&world.on, world.key, world.latest_ns);
     bool exact = (world.play->happens & ONE_PLACE) == 0 && search.end.killed == 0 &&
-                 search.end.waits < PATIENCE && info->owners_displaced == 0 && !has("<>+");
+                 search.end.waits < PATIENCE && info->owners_displaced == 0 && count("<>+") == 0;
+    if (exact && count("lt") == 0 && world.n_grants < min_u64(count("012"), limit()))
+        fail("granted, and denied others", world.n_grants);
     world.taken_ns = world.latest_ns;
     for (uint64_t i = 0; i < rest; i++)
         admit(world.latest_ns);
@@ -225,8 +228,7 @@ static void check(void)
     }
     stint_table_info(world.on.table, world.latest_ns, &info);
     found = scheduled_frozen_class(&world.on);
-    if (search.end.killed == 0 && search.end.waits < PATIENCE && info.owners_displaced == 0 &&
-        found >= 0)
+    if (search.end.killed == 0 && info.owners_displaced == 0 && found >= 0)
         fail("is left frozen in class", (uint64_t)found);
     check_rest(&info);
     found = scheduled_full_quota(&world.on, world.key, limit(), world.latest_ns);

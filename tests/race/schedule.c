@@ -24,14 +24,6 @@ struct task {
     uint64_t seed;
 };
 
-#define WORDS_MAX (1 << 16) /* that are watched */
-#define READS_MAX 2         /* of one word in a row that are points */
-
-/* A word of shared memory. */
-struct word {
-    uint8_t users, writers; /* bits of tasks */
-};
-
 static struct {
     const struct schedule *schedule; /* NULL: a table is being made, or looked at in the end */
     struct task tasks[SCHEDULE_TASKS_MAX];
@@ -41,19 +33,28 @@ static struct {
     struct schedule_end end;
 } machine;
 
-#define ROUND_MAX 1024 /* accesses between two pauses that are compared */
+#define WORDS_MAX (1 << 16) /* that are watched */
+#define READS_MAX 2         /* of one word in a row that are points */
+#define ROUND_MAX 1024      /* accesses between two pauses that are compared */
+
+struct word {
+    uint8_t users, writers; /* bits of tasks */
+};
+
+/* What a task accesses from one pause to the next. */
+struct round {
+    size_t n;
+    uint32_t accesses[ROUND_MAX];
+};
 
 static struct {
     const char *memory;
     size_t n_words;
-    unsigned turn;
     struct word words[WORDS_MAX];
-    /* Of the task whose turn it is: what it has accessed since its last pause, and before. */
-    struct round {
-        size_t n;
-        uint32_t accesses[ROUND_MAX];
-    } round, before;
-    bool is_like_before;
+    unsigned turn;
+    /* Of the task whose turn it is. */
+    struct round round, before;
+    bool is_like_before;    /* `round`, up to here */
     unsigned pauses, alike; /* in this turn; how many rounds were alike, one after the other */
     size_t last;            /* the word that it read last, and how often in a row */
     unsigned reads;
