@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #define THREADS_MAX 8
 #define BATCH 32
 #define OTHER_KEYS 64 /* of the state sizes that are not used */
+#define UPKEEP_NS 1000000
 
 struct bench {
     struct stint_quota quota;
@@ -21,7 +23,8 @@ struct bench {
     uint32_t *sequence;
     size_t sequence_len; /* a power of two */
     unsigned long n_keys, n_threads, operations, turns;
-    bool in_batches;
+    bool in_batches, keeps_time;
+    atomic_uint_fast64_t kept_ns; /* keeps_time: the time that a thread of its own advances */
 };
 
 struct thread {
@@ -45,9 +48,35 @@ static void key_text(char *key, unsigned long index)
     snprintf(key, KEY_LEN + 1, "user:0%010u", (unsigned)index);
 }
 
+static uint64_t now(const struct bench *bench)
+{
+    return bench->keeps_time ? atomic_load_explicit(&bench->kept_ns, memory_order_relaxed)
+                             : stint_now(bench->table);
+}
+
+/* For as long as the process lives. */
+static void *thread_upkeep(void *arg)
+{
+    struct bench *bench = arg;
+    for (;;) {
+        atomic_store_explicit(&bench->kept_ns, stint_now(bench->table), memory_order_relaxed);
+        nanosleep(&(struct timespec){.tv_nsec = UPKEEP_NS}, NULL);
+    }
+    return NULL;
+}
+
+static void time_keep(struct bench *bench)
+{
+    pthread_t id;
+    atomic_store(&bench->kept_ns, stint_now(bench->table));
+    if (pthread_create(&id, NULL, thread_upkeep, bench) != 0)
+        exit(1);
+    pthread_detach(id);
+}
+
 static bool take(const struct bench *bench, const char *key)
 {
-    uint64_t now_ns = stint_now(bench->table);
+    uint64_t now_ns = now(bench);
     return stint_take(bench->table, &bench->quota, key, KEY_LEN, 1, now_ns).outcome == STINT_ALLOW;
 }
 
@@ -111,7 +140,7 @@ static unsigned long take_batch(const struct bench *bench, size_t at, size_t n)
     for (size_t i = 0; i < n; i++)
         items[i] = (struct stint_item){
             .quota = &bench->quota, .key = key_at(bench, at + i), .key_len = KEY_LEN, .cost = 1};
-    stint_take_batch(bench->table, items, decisions, n, stint_now(bench->table));
+    stint_take_batch(bench->table, items, decisions, n, now(bench));
     for (size_t i = 0; i < n; i++)
         granted += decisions[i].outcome == STINT_ALLOW;
     return granted;
@@ -161,7 +190,7 @@ static void turn_one(struct bench *bench, struct stint_cell8 *cell8, struct stin
     unsigned long granted = 0;
     struct stopwatch start = stopwatch_start();
     for (unsigned long i = 0; i < bench->operations; i++) {
-        uint64_t now_ns = stint_now(NULL);
+        uint64_t now_ns = now(bench);
         granted += (small ? stint_cell8_take(&bench->quota, cell8, now_ns, 1)
                           : stint_cell16_take(&bench->quota, cell16, now_ns, 1))
                        .outcome == STINT_ALLOW;
@@ -215,7 +244,10 @@ static void prepare_keyed(struct bench *bench, const char *path)
     }
 }
 
-/* A form is the name of an algorithm, with "-batch" behind it if keys are passed in batches. */
+/*
+ * A form is the name of an algorithm, with "-batch" behind it if keys are passed in batches, and
+ * "-upkeep" if the time is that of the last millisecond.
+ */
 static void quota_read(struct bench *bench, const char *form, const char *limit,
                        const char *period_ms)
 {
@@ -224,6 +256,7 @@ static void quota_read(struct bench *bench, const char *form, const char *limit,
     const char *dash = strchr(form, '-');
     int name_len = dash != NULL ? (int)(dash - form) : (int)strlen(form);
     bench->in_batches = dash != NULL && strcmp(dash, "-batch") == 0;
+    bench->keeps_time = dash != NULL && strcmp(dash, "-upkeep") == 0;
     snprintf(spec, sizeof(spec), "%.*s %s/%sms", name_len, form, limit, period_ms);
     if (stint_quota_parse(&bench->quota, spec, &error) < 0) {
         fprintf(stderr, "%s\n", error.message);
@@ -250,8 +283,11 @@ int main(int argc, char **argv)
     if (bench.n_threads < 1 || bench.n_threads > THREADS_MAX)
         return 2;
     quota_read(&bench, argv[1], argv[7], argv[8]);
-    if (strcmp(row, "memory") != 0)
+    bool has_table = strcmp(row, "keyed") == 0 || strcmp(row, "ask") == 0;
+    if (has_table)
         bench.table = table_open(&bench);
+    if (bench.keeps_time)
+        time_keep(&bench);
     if (strcmp(row, "keyed") == 0)
         prepare_keyed(&bench, argv[4]);
     setvbuf(stdout, NULL, _IOLBF, 0);
