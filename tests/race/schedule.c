@@ -296,8 +296,8 @@ void schedule_access(const volatile void *at, bool writes)
     size_t index = (size_t)((const volatile char *)at - plan.memory) / sizeof(uint64_t);
     if (index >= plan.n_words)
         return; /* of one task alone */
-    bool repeats = rounds_access(index) | spins(index, writes);
-    if (!repeats && comes_to_point(&plan.words[index], writes))
+    bool repeats = rounds_access(index), spinning = spins(index, writes);
+    if (!repeats && !spinning && comes_to_point(&plan.words[index], writes))
         pass_point();
 }
 
