@@ -158,7 +158,7 @@ int main(int argc, char **argv)
             if (is_wide(world.scene) && (kind == KILLS || kind == FAULTY))
                 continue;
             for (uint64_t seed = first; seed < first + schedules; seed++)
-                run(kind, seed, &sums, kind != FAULTY);
+                run((enum kind)kind, seed, &sums, kind != FAULTY);
         }
         printf("%s, seeds from %llu: %llu histories of %llu calls, %llu overlap an earlier one, "
                "%llu tasks killed; %llu refused, %llu set aside\n",
