@@ -9,7 +9,7 @@
 #include "linear/linear_draw.h"
 
 #include "base/wide_int.h"
-#include "race/schedule.h"
+#include "race/scheduled.h"
 #include "table/region/region.h"
 #include "table/table.h"
 
@@ -80,10 +80,8 @@ static void open_tables(uint64_t hash_key)
     }
     for (unsigned i = 0; i < TASKS; i++) {
         struct task *task = &world.tasks[i];
-        *task = (struct task){.table = *world.table};
-        task->table.process = &task->page; /* each as a process of its own */
-        if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
-            exit(1);
+        *task = (struct task){.n_calls = 0};
+        scheduled_open_process(&task->table, &task->page, world.table);
     }
 }
 

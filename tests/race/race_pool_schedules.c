@@ -10,7 +10,7 @@
  */
 #include "limiter/pool.h"
 
-#include "race/schedule.h"
+#include "race/scheduled.h"
 #include "table/cooldown.h"
 
 #include <stdio.h>
@@ -146,11 +146,7 @@ static void make_task(const struct scenario *scenario, unsigned i)
 {
     struct task *task = &world.tasks[i];
     bool is_other = (scenario->happens & OTHERS) && i + 1 == scenario->tasks;
-    task->table = *world.table;
-    task->page = (struct process_page){.owner = 0};
-    task->table.process = &task->page; /* each as a process of its own */
-    if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
-        exit(1);
+    scheduled_open_process(&task->table, &task->page, world.table);
     open_pool(task, scenario->keys - is_other);
 }
 

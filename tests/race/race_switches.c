@@ -273,26 +273,25 @@ static bool ends(void)
 /* All that can follow n turns, after which the tasks in `over` have ended. */
 static void explore(unsigned n, unsigned over, unsigned switches, bool kills)
 {
-    const unsigned all = (1u << world.n_tasks) - 1;
+    const unsigned left = ((1u << world.n_tasks) - 1) & ~over;
+    if ((left & (left - 1)) == 0) {
+        execute(n);
+        return;
+    }
     for (unsigned task = 0; task < world.n_tasks && !ends(); task++) {
-        const unsigned after = over | 1u << task, left = all & ~after;
+        const unsigned after = over | 1u << task;
         if (after == over || (n > 0 && search.turns[n - 1].task == task) ||
             (n == 0 && asks_as_one_before(task)))
             continue;
         search.turns[n] = (struct schedule_turn){.task = (uint8_t)task, .points = SCHEDULE_TO_END};
-        if ((left & (left - 1)) == 0)
-            execute(n + 1);
-        else
-            explore(n + 1, after, switches, kills);
-        const uint32_t points = left != 0 ? search.end.points[n] : 0;
+        explore(n + 1, after, switches, kills);
+        const uint32_t points = search.end.points[n];
         for (uint32_t i = 1; i < points && !ends(); i++) {
             search.turns[n] = (struct schedule_turn){.task = (uint8_t)task, .points = i};
             if (switches > 0)
                 explore(n + 1, over, switches - 1, kills);
             search.turns[n].kills = true;
-            if (kills && (left & (left - 1)) == 0)
-                execute(n + 1);
-            else if (kills)
+            if (kills)
                 explore(n + 1, after, switches, false);
         }
     }
@@ -330,13 +329,13 @@ static void fill_places(struct stint_quota quota, bool leaves_two)
     }
 }
 
-/* Two keys that first look for a place in the second half. */
-static void choose_keys(void)
+/* The next key that first looks for a place in the second half. */
+static uint32_t key_after(uint32_t key)
 {
-    for (uint32_t *key = &world.key; key != NULL; key = key == &world.key ? &world.other_key : NULL)
-        for (*key = key == &world.key ? 1 : world.key + 1;
-             first_way(&world.on.quotas[0], *key) != HALF_WAYS; ++*key) {
-        }
+    do
+        key++;
+    while (first_way(&world.on.quotas[0], key) != HALF_WAYS);
+    return key;
 }
 
 static void open_world(const struct play *play)
@@ -357,7 +356,8 @@ static void open_world(const struct play *play)
         world.n_tasks++;
     schedule_boot();
     scheduled_open(&world.on, &options, play->specs);
-    choose_keys();
+    world.key = key_after(0);
+    world.other_key = key_after(world.key);
     if (play->happens & BLOCKED)
         take_blocks();
     for (unsigned i = 0; i < world.on.n_quotas && (play->happens & (ONE_PLACE | TWO_PLACES)); i++)

@@ -27,17 +27,22 @@ void scheduled_open(struct scheduled *scheduled, const struct stint_table_option
     }
 }
 
-void scheduled_make_tasks(struct scheduled *scheduled, unsigned n_tasks)
+void scheduled_open_process(struct stint_table *handle, struct process_page *page,
+                            const struct stint_table *table)
 {
     struct stint_error error;
-    for (unsigned i = 0; i < n_tasks; i++) {
-        struct scheduled_task *task = &scheduled->tasks[i];
-        task->table = *scheduled->table;
-        task->page = (struct process_page){.owner = 0};
-        task->table.process = &task->page;
-        if (intern_open(&task->table.intern, &scheduled->table->region, &error) != 0)
-            refuse(&error);
-    }
+    *handle = *table;
+    *page = (struct process_page){.owner = 0};
+    handle->process = page;
+    if (intern_open(&handle->intern, &table->region, &error) != 0)
+        refuse(&error);
+}
+
+void scheduled_make_tasks(struct scheduled *scheduled, unsigned n_tasks)
+{
+    for (unsigned i = 0; i < n_tasks; i++)
+        scheduled_open_process(&scheduled->tasks[i].table, &scheduled->tasks[i].page,
+                               scheduled->table);
 }
 
 void scheduled_close(struct scheduled *scheduled, unsigned n_tasks)

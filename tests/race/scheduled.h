@@ -26,6 +26,9 @@ struct scheduled {
 /* Specs end with NULL, or after SCHEDULED_QUOTAS_MAX. Ends the program if the table refuses. */
 void scheduled_open(struct scheduled *scheduled, const struct stint_table_options *options,
                     const char *const *specs);
+/* The handle of another process on a table, with a page of its own. */
+void scheduled_open_process(struct stint_table *handle, struct process_page *page,
+                            const struct stint_table *table);
 /* Copies the handle on the table, as it is by now, for that many tasks. */
 void scheduled_make_tasks(struct scheduled *scheduled, unsigned n_tasks);
 void scheduled_close(struct scheduled *scheduled, unsigned n_tasks);
