@@ -13,8 +13,7 @@
 /* Answers one request of a client, as a server would before it does the work. */
 static void serve(struct stint_table *table, const struct stint_quota *quota, const char *client)
 {
-    struct stint_decision decision =
-        stint_take(table, quota, client, strlen(client), 1, stint_now(table));
+    struct stint_decision decision = stint_take_now(table, quota, client, strlen(client), 1);
 
     switch (decision.outcome) {
     case STINT_ALLOW:

@@ -54,11 +54,12 @@ def stint(context):
     return build.Peer(
         name="stint", version="this tree", url="", run=[str(context.build / "bench/peer_stint")],
         forms={"gcra": "gcra, 8 bytes", "window": "window, 16 bytes",
+               "gcra-asked": "gcra, 8 bytes, the clock read before the take",
                "gcra-upkeep": "gcra, 8 bytes, a time of 1 ms",
                "gcra-batch": "gcra, 32 keys in a call", "window-batch": "window, 32 keys in a call",
                "log": "log"},
-        only={"gcra-upkeep": ["keyed", "one"], "gcra-batch": ["keyed"], "window-batch": ["keyed"],
-              "log": ["ask"]},
+        only={"gcra-asked": ["keyed"], "gcra-upkeep": ["keyed", "one"], "gcra-batch": ["keyed"],
+              "window-batch": ["keyed"], "log": ["ask"]},
         fastest="stint.c compiled with the program, link-time optimisation; a table in memory "
                 "with huge pages where there are any; callers that have many keys at once pass "
                 "them in one call, and those that decide without pause pass a time that a thread "

@@ -23,7 +23,7 @@ struct bench {
     uint32_t *sequence;
     size_t sequence_len; /* a power of two */
     unsigned long n_keys, n_threads, operations, turns;
-    bool in_batches, keeps_time;
+    bool in_batches, keeps_time, asks_clock;
     atomic_uint_fast64_t kept_ns; /* keeps_time: the time that a thread of its own advances */
 };
 
@@ -76,8 +76,11 @@ static void time_keep(struct bench *bench)
 
 static bool take(const struct bench *bench, const char *key)
 {
-    uint64_t now_ns = now(bench);
-    return stint_take(bench->table, &bench->quota, key, KEY_LEN, 1, now_ns).outcome == STINT_ALLOW;
+    struct stint_decision decision =
+        bench->keeps_time || bench->asks_clock
+            ? stint_take(bench->table, &bench->quota, key, KEY_LEN, 1, now(bench))
+            : stint_take_now(bench->table, &bench->quota, key, KEY_LEN, 1);
+    return decision.outcome == STINT_ALLOW;
 }
 
 /* Only states of the quota's size need space. */
@@ -245,8 +248,9 @@ static void prepare_keyed(struct bench *bench, const char *path)
 }
 
 /*
- * A form is the name of an algorithm, with "-batch" behind it if keys are passed in batches, and
- * "-upkeep" if the time is that of the last millisecond.
+ * A form is the name of an algorithm, with "-batch" behind it if keys are passed in batches,
+ * "-upkeep" if the time is that of the last millisecond, and "-asked" if the clock is read before
+ * the take, and not by it.
  */
 static void quota_read(struct bench *bench, const char *form, const char *limit,
                        const char *period_ms)
@@ -257,6 +261,7 @@ static void quota_read(struct bench *bench, const char *form, const char *limit,
     int name_len = dash != NULL ? (int)(dash - form) : (int)strlen(form);
     bench->in_batches = dash != NULL && strcmp(dash, "-batch") == 0;
     bench->keeps_time = dash != NULL && strcmp(dash, "-upkeep") == 0;
+    bench->asks_clock = dash != NULL && strcmp(dash, "-asked") == 0;
     snprintf(spec, sizeof(spec), "%.*s %s/%sms", name_len, form, limit, period_ms);
     if (stint_quota_parse(&bench->quota, spec, &error) < 0) {
         fprintf(stderr, "%s\n", error.message);

@@ -110,4 +110,18 @@ static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *st
     return true;
 }
 
+/* The same, or one that is denied; false, and nothing changed, where gcra.c has to decide. */
+static inline bool gcra_take_plain(const struct stint_quota *quota, uint64_t *state,
+                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+{
+    struct gcra_trial trial;
+    if (!gcra_try(quota, *state, now_ns, cost, &trial))
+        return false;
+    if (!gcra_fits(quota, &trial))
+        return gcra_deny(quota, &trial, decision);
+    gcra_allow(quota, &trial, cost, decision);
+    *state = trial.tat;
+    return true;
+}
+
 #endif

@@ -15,17 +15,9 @@ static inline void algorithm8_take(const struct stint_quota *quota, uint64_t *st
                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     assert(quota->derived.checked && quota->derived.state_size == 8);
-    struct gcra_trial trial;
     if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA &&
-        gcra_try(quota, *state, now_ns, cost, &trial)) {
-        if (gcra_fits(quota, &trial)) {
-            gcra_allow(quota, &trial, cost, decision);
-            *state = trial.tat;
-            return;
-        }
-        if (gcra_deny(quota, &trial, decision))
-            return;
-    }
+        gcra_take_plain(quota, state, now_ns, cost, decision))
+        return;
     if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW) {
         if (!window8_take_quick(quota, state, now_ns, cost, decision))
             window8_take(quota, state, now_ns, cost, decision);

@@ -43,9 +43,8 @@ static inline struct key_number key_hash_add(struct key_number sum, const struct
                                              uint64_t word)
 {
     struct wide low = wide_add(wide_mul(number->low, word), (struct wide){0, sum.low});
-    struct wide upper = wide_mul(number->upper.lo, word);
+    struct wide upper = wide_add(wide_mul(number->upper.lo, word), (struct wide){0, low.hi});
     upper.hi += number->upper.hi * word;
-    upper = wide_add(upper, (struct wide){0, low.hi});
     return (struct key_number){wide_add(sum.upper, upper), low.lo};
 }
 

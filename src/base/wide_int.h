@@ -26,6 +26,13 @@ static inline struct wide wide_mul(uint64_t a, uint64_t b)
     return (struct wide){(uint64_t)(product >> 64), (uint64_t)product};
 }
 
+/* Modulo 2^128. */
+static inline struct wide wide_add(struct wide a, struct wide b)
+{
+    uint128 sum = (((uint128)a.hi << 64) | a.lo) + (((uint128)b.hi << 64) | b.lo);
+    return (struct wide){(uint64_t)(sum >> 64), (uint64_t)sum};
+}
+
 /* floor(n / d), or UINT64_MAX where it does not fit 64 bits. */
 static inline uint64_t wide_div(struct wide n, uint64_t d)
 {
@@ -43,6 +50,13 @@ static inline struct wide wide_mul(uint64_t a, uint64_t b)
     uint64_t mid = a_hi * b_lo + (low >> 32);
     uint64_t mid2 = a_lo * b_hi + (uint32_t)mid;
     return (struct wide){a_hi * b_hi + (mid >> 32) + (mid2 >> 32), (mid2 << 32) | (uint32_t)low};
+}
+
+/* Modulo 2^128. */
+static inline struct wide wide_add(struct wide a, struct wide b)
+{
+    uint64_t lo = a.lo + b.lo;
+    return (struct wide){a.hi + b.hi + (lo < a.lo), lo};
 }
 
 /* floor(n / d), or UINT64_MAX where it does not fit 64 bits. Long division, bit by bit. */
@@ -63,13 +77,6 @@ static inline uint64_t wide_div(struct wide n, uint64_t d)
 }
 
 #endif
-
-/* Modulo 2^128. */
-static inline struct wide wide_add(struct wide a, struct wide b)
-{
-    uint64_t lo = a.lo + b.lo;
-    return (struct wide){a.hi + b.hi + (lo < a.lo), lo};
-}
 
 /* floor(a * b / d) and ceil(a * b / d), saturating at UINT64_MAX. */
 static inline uint64_t mul_div(uint64_t a, uint64_t b, uint64_t d)

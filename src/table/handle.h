@@ -49,24 +49,13 @@ static inline bool table_is_valid(const struct stint_table *table)
            slots_is_valid(&table->slots[CLASS_BLOCKS]);
 }
 
-_Static_assert(CLASS_8 == 8 / 16 && CLASS_16 == 16 / 16 && CLASS_WIDE == 32 / 16,
-               "the class of a window follows from its size");
+_Static_assert(CLASS_8 == 0 && CLASS_16 == 1 && CLASS_WIDE == 2, "table_class() counts");
 
+/* Without a branch: every take asks. */
 static inline enum slot_class table_class(const struct stint_quota *quota)
 {
-    switch (quota->algorithm) {
-    case STINT_GCRA:
-    case STINT_FIXED_WINDOW:
-        return CLASS_8;
-    case STINT_WINDOW:
-        /* 8, 16 or 32 bytes, without a branch: every take asks. */
-        return (enum slot_class)(quota->derived.state_size / 16);
-    case STINT_SLIDING_COUNTER:
-    case STINT_COUNTER:
-        return CLASS_16;
-    default:
-        return CLASS_WIDE;
-    }
+    assert(quota->derived.state_size >= 8);
+    return (enum slot_class)((quota->derived.state_size > 8) + (quota->derived.state_size > 16));
 }
 
 /*

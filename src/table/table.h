@@ -46,7 +46,7 @@ struct taking {
     const struct stint_quota *copy;  /* this table's own, or the caller's: intern_algorithm() */
     const struct slots *slots;
     struct hash128 hash;
-    struct home home;
+    struct near near;
     uint64_t tag_word; /* of a valid slot under this very quota */
 };
 /*

@@ -37,6 +37,22 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
     assert(slots_is_valid(slots));
 }
 
+struct pair *slots_find_exact(const struct slots *slots, struct hash128 hash, uint64_t tag_word)
+{
+    const struct home home = slots_home(slots, hash);
+    const unsigned reach = slots_reach(slots), first = slots_first_way(home.tag);
+    for (unsigned i = 0; i < WAYS; i += HALF_WAYS) {
+        size_t half = slots_half(slots, first ^ i);
+        for (unsigned s = 0; s < reach; s++) {
+            struct pair *pairs = (struct pair *)(void *)(home.set[s] + half);
+            struct pair *at = slots_match(pairs, tag_word, NULL);
+            if (at != NULL)
+                return at;
+        }
+    }
+    return NULL;
+}
+
 bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 {
     if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)

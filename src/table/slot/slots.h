@@ -186,17 +186,33 @@ static inline void slots_choose(const struct slots *slots, uint8_t *base, uint64
  * some: the keys of one set of the front are then spread evenly over 2^16 sets or more of the main
  * part, not over all.
  */
+static inline void slots_choose_front(const struct slots *slots, struct hash128 hash,
+                                      uint8_t *set[PAIR_SETS])
+{
+    slots_choose(slots, slots->base, slots->front, hash.hi >> 32, hash.hi, set);
+}
+
+static inline void slots_choose_main(const struct slots *slots, struct hash128 hash,
+                                     uint8_t *set[PAIR_SETS])
+{
+    uint8_t *base = slots->base + slots->front * slots->set_size;
+    slots_choose(slots, base, slots->sets - slots->front, hash.hi >> 16,
+                 hash.hi << 16 | (hash.lo & ~TAG_HASH_MASK), set);
+}
+
+static inline uint64_t slots_tag(struct hash128 hash)
+{
+    uint64_t tag = hash.lo & TAG_HASH_MASK;
+    /* A tag of 0 would look like an empty slot with an id. */
+    return tag != 0 ? tag : TAG_PENDING << 1;
+}
+
 static inline struct home slots_home(const struct slots *slots, struct hash128 hash)
 {
     struct home home;
-    uint8_t *main_base = slots->base + slots->front * slots->set_size;
-    slots_choose(slots, slots->base, slots->front, hash.hi >> 32, hash.hi, &home.set[0]);
-    slots_choose(slots, main_base, slots->sets - slots->front, hash.hi >> 16,
-                 hash.hi << 16 | (hash.lo & ~TAG_HASH_MASK), &home.set[PAIR_SETS]);
-    /* A tag of 0 would look like an empty slot with an id. */
-    home.tag = hash.lo & TAG_HASH_MASK;
-    if (home.tag == 0)
-        home.tag = TAG_PENDING << 1;
+    slots_choose_front(slots, hash, &home.set[0]);
+    slots_choose_main(slots, hash, &home.set[PAIR_SETS]);
+    home.tag = slots_tag(hash);
     assert(slots_is_home(slots, &home));
     return home;
 }
@@ -227,6 +243,12 @@ static inline void *slots_state(const struct slots *slots, uint8_t *set, unsigne
            way % HALF_WAYS * (size_t)slots->state_stride;
 }
 
+/* Class 16: one line behind the pair, in the line that the processor fetches with the pair's. */
+static inline struct pair *slots_state16(struct pair *at)
+{
+    return at + HALF_WAYS;
+}
+
 static inline struct seen slots_see(const struct slots *slots, uint8_t *set, unsigned way)
 {
     assert(slots_is_valid(slots));
@@ -241,86 +263,90 @@ static inline unsigned slots_first_way(uint64_t tag)
     return (unsigned)(tag >> 16) & HALF_WAYS;
 }
 
-_Static_assert(HOME_SETS == 4, "slots_prefetch_at() names four");
+/*
+ * Where a key most likely is: of each of its sets the half that is searched first. Those of the
+ * main part, which follow those of the front, are not used while nothing has spilled.
+ */
+struct near {
+    struct pair *half[HOME_SETS];
+    bool has_spilled;
+};
 
-__attribute__((always_inline)) static inline void slots_prefetch_at(const struct home *home,
-                                                                    size_t at, bool has_spilled)
+#define SLOTS_INLINE __attribute__((always_inline)) static inline
+
+SLOTS_INLINE struct near slots_near(const struct slots *slots, struct hash128 hash, uint64_t tag)
 {
-    if (has_spilled) {
-        __builtin_prefetch(home->set[3] + at);
-        __builtin_prefetch(home->set[2] + at);
+    struct near near = {.has_spilled = slots_spilled(slots) != 0};
+    size_t half = slots_half(slots, slots_first_way(tag));
+    uint8_t *set[HOME_SETS];
+    slots_choose_front(slots, hash, &set[0]);
+    near.half[0] = (struct pair *)(void *)(set[0] + half);
+    near.half[1] = (struct pair *)(void *)(set[1] + half);
+    if (near.has_spilled) {
+        slots_choose_main(slots, hash, &set[PAIR_SETS]);
+        near.half[2] = (struct pair *)(void *)(set[2] + half);
+        near.half[3] = (struct pair *)(void *)(set[3] + half);
     }
-    __builtin_prefetch(home->set[1] + at);
-    __builtin_prefetch(home->set[0] + at);
+    return near;
 }
 
-/*
- * Prefetches the lines in which a key most likely is, of all its sets at once; those of the main
- * part first, since the front is small and more often in a cache. Always inline: gcc
- * assumes that a function that only prefetches has no effect, and removes the call.
- */
-__attribute__((always_inline)) static inline void slots_prefetch(const struct slots *slots,
-                                                                 const struct home *home)
+/* Always inline: gcc assumes that a function that only prefetches has no effect. */
+SLOTS_INLINE void slots_prefetch_two(const struct slots *slots, struct pair *const half[PAIR_SETS])
 {
-    size_t half = slots_half(slots, slots_first_way(home->tag));
-    bool has_spilled = slots_spilled(slots) != 0;
-    slots_prefetch_at(home, half, has_spilled);
-    if (slots->class == CLASS_16) /* the states, which are behind the pairs */
-        slots_prefetch_at(home, half + HALF_WAYS * sizeof(struct pair), has_spilled);
+    __builtin_prefetch(half[1]);
+    __builtin_prefetch(half[0]);
+    if (slots->class == CLASS_16) {
+        __builtin_prefetch(slots_state16(half[1]));
+        __builtin_prefetch(slots_state16(half[0]));
+    }
+}
+
+/* Those of the main part first, since the front is small and more often in a cache. */
+SLOTS_INLINE void slots_prefetch(const struct slots *slots, const struct near *near)
+{
+    if (near->has_spilled)
+        slots_prefetch_two(slots, &near->half[PAIR_SETS]);
+    slots_prefetch_two(slots, &near->half[0]);
 }
 
 _Static_assert(HALF_WAYS == 4, "slots_match() compares four");
 
-/* The first of the pairs of a half with exactly this tag word; HALF_WAYS: none has it. */
-__attribute__((always_inline)) static inline unsigned slots_match(const struct pair *pairs,
-                                                                  uint64_t tag_word)
+/* Whether a pair has exactly this tag word. */
+SLOTS_INLINE bool slots_has_tag(const struct pair *pair, uint64_t tag_word)
 {
     /* acquire: what is read of the slot next is not older than the tag. */
-    if (__atomic_load_n(&pairs[0].first, __ATOMIC_ACQUIRE) == tag_word)
-        return 0;
-    if (__atomic_load_n(&pairs[1].first, __ATOMIC_ACQUIRE) == tag_word)
-        return 1;
-    if (__atomic_load_n(&pairs[2].first, __ATOMIC_ACQUIRE) == tag_word)
-        return 2;
-    return __atomic_load_n(&pairs[3].first, __ATOMIC_ACQUIRE) == tag_word ? 3 : HALF_WAYS;
-}
-
-/* Of two sets the halves from `way` on, which are at `half`, for exactly this tag word. */
-__attribute__((always_inline)) static inline bool
-slots_find_in(const struct slots *slots, uint8_t *const set[PAIR_SETS], unsigned way, size_t half,
-              uint64_t tag_word, struct seen *seen)
-{
-    for (int s = 0; s < PAIR_SETS; s++) {
-        struct pair *pairs = (struct pair *)(void *)(set[s] + half);
-        unsigned i = slots_match(pairs, tag_word);
-        if (i == HALF_WAYS)
-            continue;
-        seen->at = &pairs[i];
-        seen->state = slots->class == CLASS_8 ? NULL : slots_state(slots, set[s], way + i);
-        return true;
-    }
-    return false;
+    return __atomic_load_n(&pair->first, __ATOMIC_ACQUIRE) == tag_word;
 }
 
 /*
- * The slot with exactly this tag word, but for what is in its pair. Four in five keys are in the
- * first set of their part, and nearly all in the first half of theirs: for those no line is read
- * that was not prefetched.
+ * Of the pairs of a half that with exactly this tag word, or `otherwise`. No branches: a hash would
+ * take them at random, and the processor would begin with the next key only when it has this one's
+ * lines.
  */
-static inline bool slots_find_exact(const struct slots *slots, const struct home *home,
-                                    uint64_t tag_word, struct seen *seen)
+SLOTS_INLINE struct pair *slots_match(struct pair *half, uint64_t tag_word, struct pair *otherwise)
 {
-    assert(slots_is_home(slots, home));
-    assert((tag_word & TAG_PENDING) == 0);
-    unsigned first = slots_first_way(home->tag), second = first ^ HALF_WAYS;
-    uint8_t *const *front = &home->set[0], *const *main = &home->set[PAIR_SETS];
-    size_t near = slots_half(slots, first), far = slots_half(slots, second);
-    bool has_spilled = slots_spilled(slots) != 0;
-    return slots_find_in(slots, front, first, near, tag_word, seen) ||
-           (has_spilled && slots_find_in(slots, main, first, near, tag_word, seen)) ||
-           slots_find_in(slots, front, second, far, tag_word, seen) ||
-           (has_spilled && slots_find_in(slots, main, second, far, tag_word, seen));
+    struct pair *at = otherwise;
+    at = slots_has_tag(&half[0], tag_word) ? &half[0] : at;
+    at = slots_has_tag(&half[1], tag_word) ? &half[1] : at;
+    at = slots_has_tag(&half[2], tag_word) ? &half[2] : at;
+    return slots_has_tag(&half[3], tag_word) ? &half[3] : at;
 }
+
+SLOTS_INLINE struct pair *slots_match_two(struct pair *const half[PAIR_SETS], uint64_t tag_word)
+{
+    return slots_match(half[0], tag_word, slots_match(half[1], tag_word, NULL));
+}
+
+/* In these halves; NULL: not there. */
+SLOTS_INLINE struct pair *slots_find_near(const struct near *near, uint64_t tag_word)
+{
+    assert((tag_word & TAG_PENDING) == 0);
+    struct pair *at = slots_match_two(&near->half[0], tag_word);
+    return at == NULL && near->has_spilled ? slots_match_two(&near->half[PAIR_SETS], tag_word) : at;
+}
+
+/* The pair with exactly this tag word, wherever the key may be; NULL: there is none. */
+struct pair *slots_find_exact(const struct slots *slots, struct hash128 hash, uint64_t tag_word);
 
 /*
  * Class 16 keeps 15 bits of the generation, and a mark "frozen", in the top bits of the state's
