@@ -28,6 +28,7 @@
 #define TERM_MS 50
 #define TERM_NS (TERM_MS * MS)
 #define STEP_NS (MS / 4)
+#define PATIENCE 20 /* so many more plays for a planted fault, which end when it is found */
 
 enum event_kind { PAUSE, CUT, KILL, FAILOVER, CLOCK_BACK, CLOCK_AHEAD, DEATH, KINDS };
 #define CAN(kind) (1u << (kind))
@@ -35,20 +36,21 @@ enum event_kind { PAUSE, CUT, KILL, FAILOVER, CLOCK_BACK, CLOCK_AHEAD, DEATH, KI
 
 /* What a scene plants or allows. */
 enum {
-    FORGETS_ENDED = 1, /* a lease that ends is not charged */
-    FROM_ANSWER = 2,   /* the term of a lease begins with the answer */
-    LOCAL = 4,         /* on_store_error: local */
-    LOCAL_EMPTY = 8,   /* without the first period */
-    ROUNDED_UP = 16,   /* every server takes the remainder of a share */
-    ODD_CLOCKS = 64,   /* clocks of servers at 0.97 or 1.03 */
-    FULL_AFTER = 128,  /* after_failover: full */
-    PLANTED = 256,     /* the bound has to be passed */
-    SHORTER = 512,     /* windows are shorter by what clocks moved */
-    ONE_LOSS = 1024,   /* the network loses nothing before the store dies */
-    FLAPS = 2048,      /* until it dies, the store is slow and loses most, for less than W */
-    ALONE = 4096,      /* one server */
-    FIRST = 8192,      /* away since the first failure, whatever the store answered after it */
-    TWICE = 16384,     /* the network delivers some requests twice */
+    FORGETS_ENDED = 1,  /* a lease that ends is not charged */
+    FROM_ANSWER = 2,    /* the term of a lease begins with the answer */
+    LOCAL = 4,          /* on_store_error: local */
+    LOCAL_EMPTY = 8,    /* without the first period */
+    ROUNDED_UP = 16,    /* every server takes the remainder of a share */
+    ODD_CLOCKS = 64,    /* clocks of servers at 0.97 or 1.03 */
+    FULL_AFTER = 128,   /* after_failover: full */
+    PLANTED = 256,      /* the bound has to be passed */
+    SHORTER = 512,      /* windows are shorter by what clocks moved */
+    ONE_LOSS = 1024,    /* the network loses nothing before the store dies */
+    FLAPS = 2048,       /* until it dies, the store is slow and loses most, for less than W */
+    ALONE = 4096,       /* one server */
+    FIRST = 8192,       /* away since the first failure, whatever the store answered after it */
+    TWICE = 16384,      /* the network delivers some requests twice */
+    ENDS_ALIKE = 32768, /* two leases may end at one time */
 };
 
 struct scene {
@@ -444,6 +446,7 @@ static struct score play(const void *played)
     world.charged = (scene->flags & FLAPS) != 0 ? NULL : note_use;
     world.forgets_ended = (scene->flags & FORGETS_ENDED) != 0;
     world.counts_from_answer = (scene->flags & FROM_ANSWER) != 0;
+    world.ends_alike = (scene->flags & ENDS_ALIKE) != 0;
     n_uses = failovers = dies_ns = 0;
     for (unsigned i = 0; i < n_servers; i++) {
         open_server(plan, i);
@@ -498,6 +501,22 @@ static void draw_hoarders(struct plan *plan, uint64_t *random)
     }
 }
 
+/*
+ * Two servers get units at one time. One gives them back, maybe twice; the other uses them just
+ * before its lease ends. A third comes meanwhile.
+ */
+static void draw_company(struct plan *plan, uint64_t *random)
+{
+    uint32_t first_ms = 1 + draw(random, 4), third_ms = draw(random, 2 * TERM_MS);
+    plan->cycle_ms = 500 + draw(random, 500);
+    for (size_t i = 0; i < CLASSES_MAX; i++)
+        plan->pulses[i] = (struct pulse){.phase_ms = i < 2 ? 0 : plan->cycle_ms - third_ms,
+                                         .first_ms = i < 2 ? first_ms : 1 + draw(random, 60),
+                                         .asks = i < 2 ? 1 : 8,
+                                         .cost_max = 1 + draw(random, 3),
+                                         .hoards = i == 1};
+}
+
 static void draw_event(struct event *event, uint64_t *random)
 {
     uint32_t kind = draw(random, KINDS + 1);
@@ -536,6 +555,8 @@ static void draw_plan(void *drawn, uint64_t *random)
         draw_event(&plan->events[i], random);
     if (scene->lease != 0 && draw(random, 2) == 0)
         draw_hoarders(plan, random);
+    if ((scene->flags & TWICE) != 0 && draw(random, 2) == 0)
+        draw_company(plan, random);
 }
 
 static void change_plan(void *changed, uint64_t *random)
@@ -550,7 +571,7 @@ static void change_plan(void *changed, uint64_t *random)
         else if (what == 8)
             draw_network(plan, random);
         else if (what > 9)
-            draw_hoarders(plan, random);
+            ((scene->flags & TWICE) != 0 ? draw_company : draw_hoarders)(plan, random);
         else
             plan->seed = splitmix_next(random);
     }
@@ -595,6 +616,8 @@ static const struct scene scenes[] = {
     {"planted: an ended lease is not charged", LOG, STRICT, CAN_FAIL, FORGETS_ENDED | PLANTED, 1,
      0},
     {"planted: a term from the answer on", LOG, STRICT, CAN_FAIL, FROM_ANSWER | PLANTED, 1, 0},
+    {"planted: leases end at one time, requests arrive twice", LOG, STRICT, CAN_FAIL,
+     TWICE | ENDS_ALIKE | PLANTED, 1, 0},
     {"planted: clocks 3 % off", LOG, STRICT, CAN_FAIL, ODD_CLOCKS | PLANTED, 1, 0},
     {"planted: shares rounded up", WINDOW, 0, CAN(DEATH), LOCAL | ONE_LOSS | ROUNDED_UP | PLANTED,
      1, 0},
@@ -670,7 +693,7 @@ int main(int argc, char **argv)
                 continue; /* three are enough for it */
             n_servers = is_alone ? 1 : sizes[i];
             unsigned parts = n_servers > 100 ? 20 : n_servers > 10 ? 4 : 1;
-            is_good &= run(is_planted ? 4 * plays : plays / parts + 1, seed);
+            is_good &= run(is_planted ? PATIENCE * plays : plays / parts + 1, seed);
         }
     }
     return is_good ? 0 : 1;

@@ -57,8 +57,11 @@ struct world {
     uint64_t seed;
     /* Of a take that the store has decided, the first time; NULL: not reported. */
     void (*charged)(uint32_t units);
-    /* Planted faults: a lease that has ended is not charged; its term begins with the answer. */
-    bool forgets_ended, counts_from_answer;
+    /*
+     * Planted faults: a lease that has ended is not charged; its term begins with the answer; two
+     * leases of a key may end at one time, so that a return may be of the other one.
+     */
+    bool forgets_ended, counts_from_answer, ends_alike;
 };
 
 struct world_node {
@@ -161,8 +164,9 @@ static inline void world_settle(const struct world *world, struct world_key *key
         }
 }
 
-static inline void world_lend(struct world_key *key, const struct flight *flight, uint32_t space,
-                              uint64_t now_ns, struct backend_answer *answer)
+static inline void world_lend(const struct world *world, struct world_key *key,
+                              const struct flight *flight, uint32_t space, uint64_t now_ns,
+                              struct backend_answer *answer)
 {
     uint32_t share = space / (uint32_t)(2 * (key->n_leases + 1));
     if (share < flight->least)
@@ -181,7 +185,7 @@ static inline void world_lend(struct world_key *key, const struct flight *flight
     size_t place = 0;
     answer->lease_ends_ns = now_ns + flight->term_ns;
     for (; place < key->n_leases && key->leases[place].ends_ns <= answer->lease_ends_ns; place++)
-        if (key->leases[place].ends_ns == answer->lease_ends_ns)
+        if (key->leases[place].ends_ns == answer->lease_ends_ns && !world->ends_alike)
             answer->lease_ends_ns += 1000;
     memmove(&key->leases[place + 1], &key->leases[place],
             (key->n_leases++ - place) * sizeof(key->leases[0]));
@@ -222,7 +226,7 @@ static inline void world_decide(struct world *world, const struct flight *flight
                                                                       : refused.retry_after_ns;
         answer->leases = (uint32_t)key->n_leases;
     } else if (flight->verb == REQUEST_LEASE) {
-        world_lend(key, flight, space, now_ns, answer);
+        world_lend(world, key, flight, space, now_ns, answer);
     } else {
         answer->sum.granted = cost;
         answer->sum.remaining = space - cost;
