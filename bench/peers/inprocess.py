@@ -61,9 +61,9 @@ def stint(context):
         only={"gcra-asked": ["keyed"], "gcra-upkeep": ["keyed", "one"], "gcra-batch": ["keyed"],
               "window-batch": ["keyed"], "log": ["ask"]},
         fastest="stint.c compiled with the program, link-time optimisation; a table in memory "
-                "with huge pages where there are any; callers that have many keys at once pass "
-                "them in one call, and those that decide without pause pass a time that a thread "
-                "of their own advances")
+                "with huge pages where there are any; a take reads the clock itself; callers that "
+                "have many keys at once pass them in one call, and those that decide without pause "
+                "pass a time that a thread of their own advances")
 
 
 class Program:
