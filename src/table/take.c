@@ -163,7 +163,7 @@ CAS16_TARGET struct stint_decision stint_take(struct stint_table *table,
 {
     assert(table_is_valid(table));
     struct taking taking;
-    if (!set_out(&taking, table, quota, key, key_len) || !table_is_plain_at(table, now_ns))
+    if (!table_is_plain_at(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
         return take_long_way(table, quota, key, key_len, cost, now_ns);
     return arrive(&taking, table, cost, now_ns);
 }

@@ -111,6 +111,18 @@ static inline void assert_wait_is_exact(const struct stint_quota *quota,
     assert_int_equal(peek(quota, state, then_ns - 1, cost).outcome, STINT_DENY);
 }
 
+static inline void assert_same_decision(const struct stint_decision *a,
+                                        const struct stint_decision *b)
+{
+    assert_int_equal(a->outcome, b->outcome);
+    assert_int_equal(a->stored, b->stored);
+    assert_int_equal(a->granted, b->granted);
+    assert_int_equal(a->remaining, b->remaining);
+    assert_int_equal(a->limit, b->limit);
+    assert_int_equal(a->retry_after_ns, b->retry_after_ns);
+    assert_int_equal(a->reset_after_ns, b->reset_after_ns);
+}
+
 static inline uint64_t next_random(uint64_t *seed)
 {
     return splitmix_next(seed) >> 20;

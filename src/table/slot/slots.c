@@ -42,10 +42,9 @@ struct pair *slots_find_exact(const struct slots *slots, struct hash128 hash, ui
     const struct home home = slots_home(slots, hash);
     const unsigned reach = slots_reach(slots), first = slots_first_way(home.tag);
     for (unsigned i = 0; i < WAYS; i += HALF_WAYS) {
-        size_t half = slots_half(slots, first ^ i);
         for (unsigned s = 0; s < reach; s++) {
-            struct pair *pairs = (struct pair *)(void *)(home.set[s] + half);
-            struct pair *at = slots_match(pairs, tag_word, NULL);
+            struct pair *half = slots_pair(slots, home.set[s], first ^ i);
+            struct pair *at = slots_match(half, tag_word, NULL);
             if (at != NULL)
                 return at;
         }

@@ -277,15 +277,15 @@ struct near {
 SLOTS_INLINE struct near slots_near(const struct slots *slots, struct hash128 hash, uint64_t tag)
 {
     struct near near = {.has_spilled = slots_spilled(slots) != 0};
-    size_t half = slots_half(slots, slots_first_way(tag));
+    unsigned first = slots_first_way(tag);
     uint8_t *set[HOME_SETS];
     slots_choose_front(slots, hash, &set[0]);
-    near.half[0] = (struct pair *)(void *)(set[0] + half);
-    near.half[1] = (struct pair *)(void *)(set[1] + half);
+    near.half[0] = slots_pair(slots, set[0], first);
+    near.half[1] = slots_pair(slots, set[1], first);
     if (near.has_spilled) {
         slots_choose_main(slots, hash, &set[PAIR_SETS]);
-        near.half[2] = (struct pair *)(void *)(set[2] + half);
-        near.half[3] = (struct pair *)(void *)(set[3] + half);
+        near.half[2] = slots_pair(slots, set[2], first);
+        near.half[3] = slots_pair(slots, set[3], first);
     }
     return near;
 }

@@ -64,17 +64,6 @@ static void make_rates(struct stint_quota *rates)
     }
 }
 
-static void assert_same(const struct stint_decision *a, const struct stint_decision *b)
-{
-    assert_int_equal(a->outcome, b->outcome);
-    assert_int_equal(a->stored, b->stored);
-    assert_int_equal(a->granted, b->granted);
-    assert_int_equal(a->remaining, b->remaining);
-    assert_int_equal(a->limit, b->limit);
-    assert_int_equal(a->retry_after_ns, b->retry_after_ns);
-    assert_int_equal(a->reset_after_ns, b->reset_after_ns);
-}
-
 static struct stint_ask random_ask(uint64_t *seed, uint64_t now_ns)
 {
     static const uint8_t verbs[] = {STINT_TAKE, STINT_TAKE,   STINT_TAKE,   STINT_TAKE_UPTO,
@@ -113,7 +102,7 @@ TEST(test_decisions_are_those_of_a_table_with_entries)
             decisions[t] = ask.verb == STINT_TAKE
                                ? stint_take(tables[t], quota, &key, 1, ask.cost, now_ns)
                                : table_ask(tables[t], quota, &key, 1, &ask, NULL, NULL);
-        assert_same(&decisions[0], &decisions[1]);
+        assert_same_decision(&decisions[0], &decisions[1]);
         allowed += decisions[0].outcome == STINT_ALLOW;
         denied += decisions[0].outcome == STINT_DENY;
     }

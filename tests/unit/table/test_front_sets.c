@@ -39,11 +39,7 @@ static struct stint_table *open_as(uint8_t memory, bool read_only)
                                                 .read_only = read_only,
                                                 .clock = STINT_CLOCK_VIRTUAL,
                                                 .hash_key = {1, 2}};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != 0)
-        fail_msg("%s", error.message);
-    return table;
+    return must_open_table(&options);
 }
 
 static struct stint_decision take_key(struct stint_table *table, const struct stint_quota *quota,

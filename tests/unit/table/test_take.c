@@ -16,11 +16,7 @@ static struct stint_table *open_virtual(void)
                                                 .keys_wide = 64,
                                                 .clock = STINT_CLOCK_VIRTUAL,
                                                 .hash_key = {1, 2}};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != 0)
-        fail_msg("%s", error.message);
-    return table;
+    return must_open_table(&options);
 }
 
 /* By the path that a take of a quota with `initial`, or of a blocked table, goes. */
@@ -29,17 +25,6 @@ static struct stint_decision take_long(struct stint_table *table, const struct s
 {
     const struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask(table, quota, &key, sizeof(key), &ask, NULL, NULL);
-}
-
-static void check_same(const struct stint_decision *a, const struct stint_decision *b)
-{
-    assert_int_equal(a->outcome, b->outcome);
-    assert_int_equal(a->stored, b->stored);
-    assert_int_equal(a->granted, b->granted);
-    assert_int_equal(a->limit, b->limit);
-    assert_int_equal(a->remaining, b->remaining);
-    assert_int_equal(a->retry_after_ns, b->retry_after_ns);
-    assert_int_equal(a->reset_after_ns, b->reset_after_ns);
 }
 
 /* Three tables that get the same requests; the clock of the third is set to their time. */
@@ -61,20 +46,19 @@ TEST(test_all_ways_of_taking_decide_alike)
         const struct stint_quota quota = quota_of(specs[i]);
         struct stint_table *with_time = open_virtual(), *longer = open_virtual(),
                            *with_clock = open_virtual();
-        uint64_t now_ns = NS_PER_S, random = 1;
+        uint64_t now_ns = NS_PER_S, seed = 1;
         for (unsigned n = 0; n < OFTEN; n++) {
-            random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
-            uint64_t key = (random >> 33) % KEYS;
-            uint32_t cost = (uint32_t)(random >> 40) % 4;
-            now_ns += (random >> 45) % (NS_PER_S / 16);
+            uint64_t key = next_random(&seed) % KEYS;
+            uint32_t cost = (uint32_t)(next_random(&seed) % 4);
+            now_ns += next_random(&seed) % (NS_PER_S / 16);
             stint_table_set_now(with_clock, now_ns);
             struct stint_decision expected = take_long(longer, &quota, key, cost, now_ns);
             struct stint_decision first =
                 stint_take(with_time, &quota, &key, sizeof(key), cost, now_ns);
             struct stint_decision second =
                 stint_take_now(with_clock, &quota, &key, sizeof(key), cost);
-            check_same(&first, &expected);
-            check_same(&second, &expected);
+            assert_same_decision(&first, &expected);
+            assert_same_decision(&second, &expected);
         }
         stint_table_close(with_time);
         stint_table_close(longer);
