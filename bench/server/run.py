@@ -19,7 +19,7 @@ from run import machine, print_table  # noqa: E402  (the same table and the same
 import grpc_rows  # noqa: E402
 import hostile  # noqa: E402
 import http_rows  # noqa: E402
-from machinery import (KEYS, Servers, cpu_us, duel, judge, output,  # noqa: E402
+from machinery import (KEYS, Servers, closed_loop, cpu_us, duel, judge, output,  # noqa: E402
                        redis_benchmark, row)
 
 # ---- the rows ----
@@ -29,15 +29,20 @@ def throttle(key="key:__rand_int__"):
     return ["CL.THROTTLE", key, "99", "100", "60"]
 
 
-def fill_throttle(stint):
-    """Most of the keys are there before anything is measured, as in a server that has run."""
-    redis_benchmark(stint.ports[0], 2 * KEYS, 64, *throttle())
+def use_each_key(servers, server, *command):
+    """Every key is there before anything is measured, as in a server that has run. Random keys do
+    not do: redis-benchmark begins each run with the same ones."""
+    closed_loop(servers.build, server.ports[0], KEYS, 64, *command)
+
+
+def fill_throttle(servers, stint):
+    use_each_key(servers, stint, *throttle("key:__next_int__"))
 
 
 def pipelined_rows(servers, turns, requests):
     stint, redis = servers.stint("--keys", KEYS), servers.redis()
-    fill_throttle(stint)
-    redis_benchmark(redis.ports[0], 2 * KEYS, 64, "INCR", "key:__rand_int__")
+    fill_throttle(servers, stint)
+    use_each_key(servers, redis, "INCR", "key:__next_int__")
     script = (HERE / "gcra.lua").read_text()
     sha = output("redis-cli", "-p", redis.ports[0], "SCRIPT", "LOAD", script).strip()
     rates = {"stint": [], "lua": []}
@@ -75,7 +80,7 @@ def pipelined_rows(servers, turns, requests):
 
 def unpipelined_row(servers, turns, requests):
     stint, echo = servers.stint("--keys", KEYS), servers.echo()
-    fill_throttle(stint)
+    fill_throttle(servers, stint)
     rows = [duel("CL.THROTTLE unpipelined, 50 connections", "bare libuv echo", turns,
                  lambda: cpu_us(stint, lambda: redis_benchmark(
                      stint.ports[0], requests, 1, *throttle()))[0],
@@ -88,7 +93,7 @@ def unpipelined_row(servers, turns, requests):
 def latency_rows(servers, turns, seconds):
     """At half of what one connection set can draw from the echo, both at the same rate."""
     stint, echo = servers.stint("--keys", KEYS), servers.echo()
-    fill_throttle(stint)
+    fill_throttle(servers, stint)
     requests, spent = redis_benchmark(stint.ports[0], 200_000, 1, *throttle())
     rate = int(requests / spent / 2)
     found = {"stint": [], "echo": []}
