@@ -13,7 +13,7 @@
 #define CONFIGURATIONS_MAX (UINT32_C(1) << 21)
 
 /* Where a take from two quotas stands. */
-enum list_step { LIST_PEEK_A, LIST_PEEK_B, LIST_TAKE_A, LIST_TAKE_B, LIST_GIVE_BACK };
+enum list_step { LIST_PEEK_A, LIST_PEEK_B, LIST_TAKE_A, LIST_TAKE_B, LIST_UNDO, LIST_REFUND };
 
 struct progress {
     uint64_t step; /* enum list_step */
@@ -190,6 +190,16 @@ static bool is_undone(const struct search *search, const struct progress *progre
 }
 
 static bool step_list(struct search *search, const struct configuration *now,
+                      const struct linear_call *call, uint64_t effective_ns);
+
+static bool continue_list(struct search *search, const struct configuration *next,
+                          const struct linear_call *call, uint64_t effective_ns)
+{
+    return search->history->lists_at_once ? step_list(search, next, call, effective_ns)
+                                          : explore(search, next);
+}
+
+static bool step_list(struct search *search, const struct configuration *now,
                       const struct linear_call *call, uint64_t effective_ns)
 {
     const struct stint_quota *quota = search->history->quota;
@@ -199,10 +209,14 @@ static bool step_list(struct search *search, const struct configuration *now,
     bool takes = progress->step == LIST_TAKE_A || progress->step == LIST_TAKE_B;
     uint8_t key = is_second ? !call->key : call->key;
     struct stint_ask ask = call->ask;
-    if (progress->step == LIST_GIVE_BACK) {
+    if (progress->step == LIST_UNDO && !is_undone(search, progress, next.states[key])) {
+        progress->step = LIST_REFUND; /* of the state as it is then: it may be the same again */
+        return continue_list(search, &next, call, effective_ns);
+    }
+    if (progress->step >= LIST_UNDO) {
         ask.verb = STINT_REFUND;
         ask.at_ns = ask.now_ns;
-        if (!is_undone(search, progress, next.states[key]))
+        if (progress->step == LIST_REFUND)
             linear_apply(quota, next.states[key], &ask, effective_ns);
         struct stint_decision sum = sum_of(progress->parts, call->key);
         return end_call(search, &next, call, &sum);
@@ -221,8 +235,7 @@ static bool step_list(struct search *search, const struct configuration *now,
     if ((is_refused && !gives_back) || (takes && is_second && !is_refused))
         return end_call(search, &next, call, &sum);
     progress->step++;
-    return search->history->lists_at_once ? step_list(search, &next, call, effective_ns)
-                                          : explore(search, &next);
+    return continue_list(search, &next, call, effective_ns);
 }
 
 static bool step_single(struct search *search, const struct configuration *now,
@@ -238,7 +251,7 @@ static bool step_call(struct search *search, const struct configuration *now,
                       const struct linear_call *call)
 {
     const struct progress *progress = &now->progress[call->caller];
-    bool gives_back = call->is_list && progress->step == LIST_GIVE_BACK;
+    bool gives_back = call->is_list && progress->step >= LIST_UNDO;
     struct times times;
     find_times(search, call, gives_back ? STINT_REFUND : call->ask.verb, &times);
     for (size_t i = 0; i < times.n; i++)

@@ -16,8 +16,9 @@
  *             MARK_STEP_NS not older than any call that ended before this one began. A refund is
  *             decided at that latest time itself. A reset tells no time.
  *   lists     A take from two quotas is no single step. It peeks at the first and the second, takes
- *             from the first and the second, and gives the first back if the second refuses. Each
- *             of these happens at once; others may come between. limiter/list.c.
+ *             from the first and the second, and if the second refuses it undoes the first take, or
+ *             refunds it if the state has changed since. Each of these happens at once; others may
+ *             come between, also between the attempt to undo and the refund. limiter/list.c.
  *   kills     A call without an answer did nothing, or some of its steps.
  */
 #ifndef STINT_TESTS_LINEAR_H

@@ -220,6 +220,82 @@ static void refuse_planted(struct made *made, uint32_t histories)
     }
 }
 
+/* ---- Histories that were once refused -------------------------------------------------------- */
+
+/* Times in milliseconds. */
+static const struct found {
+    uint8_t caller, begin, end, verb, key;
+    bool is_list;
+    uint32_t cost;
+    uint64_t now;
+    uint8_t outcome;
+    uint32_t granted, remaining;
+    uint64_t retry_after, reset_after;
+} found_refund[] = {
+    /* clang-format off */
+    {0, 1, 5, STINT_PEEK, 0, false, 1, 0, 0, 1, 4, 0, 1100},
+    {0, 6, 11, STINT_TAKE, 0, true, 2, 0, 0, 2, 0, 0, 1100},
+    {0, 12, 19, STINT_TAKE, 1, true, 1, 0, 1, 0, 0, 1100, 1100},
+    {0, 20, 29, STINT_TAKE, 0, true, 1, 141, 1, 0, 0, 959, 1059},
+    {0, 30, 37, STINT_TAKE, 1, true, 3, 141, 1, 0, 0, 1059, 1059},
+    {0, 38, 46, STINT_TAKE, 1, true, 1, 169, 1, 0, 0, 931, 1031},
+    {1, 2, 13, STINT_TAKE, 0, true, 1, 225, 1, 0, 0, 875, 975},
+    {1, 14, 21, STINT_TAKE, 1, true, 3, 225, 1, 0, 0, 875, 875},
+    {1, 22, 31, STINT_TAKE, 0, true, 2, 225, 1, 0, 0, 875, 975},
+    {1, 32, 39, STINT_TAKE, 0, false, 3, 225, 1, 0, 1, 975, 1075},
+    {1, 40, 41, STINT_TAKE_UPTO, 1, false, 3, 370, 1, 0, 0, 730, 830},
+    {1, 42, 48, STINT_TAKE, 0, false, 3, 530, 1, 0, 1, 670, 770},
+    {2, 3, 9, STINT_TAKE, 1, true, 3, 0, 1, 0, 2, 1100, 1100},
+    {2, 10, 15, STINT_TAKE, 0, true, 2, 199, 1, 0, 0, 901, 901},
+    {2, 16, 23, STINT_TAKE, 0, false, 2, 199, 0, 2, 1, 0, 1101},
+    {2, 24, 25, STINT_CHARGE, 1, false, 1, 199, 0, 1, 0, 0, 1001},
+    {2, 26, 33, STINT_TAKE, 0, true, 2, 199, 1, 0, 0, 901, 1001},
+    {2, 34, 43, STINT_TAKE, 1, true, 3, 441, 1, 0, 0, 759, 759},
+    {3, 4, 7, STINT_TAKE, 1, false, 3, 0, 0, 3, 2, 0, 1100},
+    {3, 8, 17, STINT_TAKE, 0, true, 1, 143, 1, 0, 0, 957, 957},
+    {3, 18, 27, STINT_TAKE, 1, true, 2, 143, 1, 0, 0, 957, 957},
+    {3, 28, 35, STINT_TAKE, 1, true, 1, 143, 1, 0, 0, 957, 1057},
+    {3, 36, 44, STINT_TAKE, 0, true, 2, 143, 1, 0, 0, 957, 1057},
+    {3, 45, 47, STINT_TAKE, 1, true, 1, 197, 1, 0, 0, 903, 1003},
+    {5, 100, 101, STINT_PEEK, 0, false, 1, 3000, 0, 1, 4, 0, 1100},
+    {5, 102, 103, STINT_PEEK, 1, false, 1, 3000, 0, 1, 4, 0, 1100},
+    /* clang-format on */
+};
+#define FOUND_FROM_NS (3604 * NS_PER_S)
+
+/*
+ * Caller 3 gives back in call 8 what the state of key 0 shows together with a charge of caller 2,
+ * so that it has to refund. Before it does, caller 2 undoes its own: the state is again as caller 3
+ * left it, and yet refunded, not undone.
+ */
+static void accept_found(struct made *made)
+{
+    const size_t n = sizeof(found_refund) / sizeof(found_refund[0]);
+    struct stint_error error;
+    stint_quota_parse(&made->quota, "window 5/1s resolution=10", &error);
+    for (size_t i = 0; i < n; i++) {
+        const struct found *found = &found_refund[i];
+        made->calls[i] = (struct linear_call){
+            .caller = found->caller,
+            .begin = found->begin,
+            .end = found->end,
+            .key = found->key,
+            .is_list = found->is_list,
+            .ask = {.verb = found->verb,
+                    .cost = found->cost,
+                    .now_ns = FOUND_FROM_NS + found->now * NS_PER_MS},
+            .decision = {.outcome = found->outcome,
+                         .granted = found->granted,
+                         .limit = 5,
+                         .remaining = found->remaining,
+                         .retry_after_ns = found->retry_after * NS_PER_MS,
+                         .reset_after_ns = found->reset_after * NS_PER_MS},
+        };
+    }
+    crew_check(linear_check(history_of(made, n)).is_linearizable,
+               "a refund after an undo: refused");
+}
+
 int main(int argc, char **argv)
 {
     uint32_t histories = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 2000;
@@ -233,5 +309,6 @@ int main(int argc, char **argv)
     crew_check(overlaps > histories && accepted > histories / 10 && refused > histories / 10,
                "too few overlap, or all are alike");
     refuse_planted(&made, histories);
+    accept_found(&made);
     return crew_report();
 }
