@@ -116,12 +116,13 @@ of its turns, each with the same kind of clock:
 What stint does that others do not, in every take of a table: a hash under a secret of the table,
 so that chosen keys do not collide; a search in several sets of slots, so that memory is bounded and
 no sweep is needed; a swap of 16 bytes, so that no charge reaches the slot of another key; and a
-clock that counts suspend and goes on over restarts. That is two and a half times the instructions
-of governor (counted by callgrind: some 550 and 216 for a take of a key of 16 bytes). Where each
+clock that counts suspend and goes on over restarts. That is more than twice the instructions
+of governor (counted by callgrind: some 490 and 216 for a take of a key of 16 bytes). Where each
 take waits for memory, a processor begins as many takes at once as it can hold instructions. So the
-ratio depends on the processor: [bench.md](bench.md#one-row-on-two-processors) has two. Callers that
-have several keys at once pass them in one call, which waits for them together. `window` keeps 16
-bytes per key, to be strict. A time that a thread of its own advances saves the reading of a clock.
+ratio depends on the processor: [bench.md](bench.md#one-row-on-three-processors) has three.
+Callers that have several keys at once pass them in one call, which waits for them together.
+`window` keeps 16 bytes per key, to be strict. A time that a thread of its own advances saves the
+reading of a clock.
 """
 
 
