@@ -264,15 +264,14 @@ static const struct found {
 #define FOUND_FROM_NS (3604 * NS_PER_S)
 
 /*
- * Caller 3 gives back in call 8 what the state of key 0 shows together with a charge of caller 2,
- * so that it has to refund. Before it does, caller 2 undoes its own: the state is again as caller 3
+ * Caller 3 gives back, in its call from 8 to 17, when caller 2 has charged key 0 as well, so that
+ * it has to refund. Before it does, caller 2 undoes its own charge: the state is again as caller 3
  * left it, and yet refunded, not undone.
  */
 static void accept_found(struct made *made)
 {
     const size_t n = sizeof(found_refund) / sizeof(found_refund[0]);
-    struct stint_error error;
-    stint_quota_parse(&made->quota, "window 5/1s resolution=10", &error);
+    crew_parse(&made->quota, "window 5/1s resolution=10");
     for (size_t i = 0; i < n; i++) {
         const struct found *found = &found_refund[i];
         made->calls[i] = (struct linear_call){
