@@ -401,13 +401,21 @@ static void use_quota(struct run *run)
     memcpy(&run->cell16, run->state, sizeof(run->cell16));
 }
 
+/* A state of time 0 that has given everything back is one that was never used. */
+static bool was_used(const struct uses *uses)
+{
+    struct uses_length ever = {STINT_NEVER_NS, 1};
+    return uses->n > 0 && (uses->clock_ns > 0 || uses_within(uses, STINT_NOW_MAX, ever) > 0);
+}
+
 /* A quota unlike the one before promises something of windows that begin now. */
 static void follow_change(struct run *run, const struct stint_quota *from, uint64_t at_ns)
 {
     const struct stint_quota *to = &run->quota;
     struct uses *uses = &run->uses;
+    bool keeps_time = was_used(uses);
     uses->era++;
-    if (uses->n > 0 && from->algorithm == to->algorithm && from->period_ns == to->period_ns &&
+    if (keeps_time && from->algorithm == to->algorithm && from->period_ns == to->period_ns &&
         from->align == to->align && from->utc_offset_s == to->utc_offset_s &&
         from->epoch_ns == to->epoch_ns) {
         at_ns = uses_effective(uses, at_ns);
@@ -415,7 +423,7 @@ static void follow_change(struct run *run, const struct stint_quota *from, uint6
         promise_change(&run->promise, at_ns, model_bound(to), to->algorithm == STINT_GCRA);
         return;
     }
-    uses->clock_ns = uses->n > 0 ? at_ns : 0;
+    uses->clock_ns = keeps_time ? at_ns : 0;
     if (uses->n > 0)
         run->former = *uses;
     uses->n = 0;
