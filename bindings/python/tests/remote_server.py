@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import inspect
 import itertools
@@ -134,47 +135,70 @@ class Stopped:
         self.process.send_signal(signal.SIGCONT)
 
 
-class Relay:
-    """Before a server: the second reply on its first connection is lost, as is the connection."""
+class Listener:
+    """A server that a test writes: serve() has a thread for each connection. When the
+    with-statement ends, all connections are shut down, and the threads have ended."""
 
-    def __init__(self, to: str) -> None:
-        host, _, port = to.rpartition(":")
-        self.to = host, int(port)
+    def __init__(self) -> None:
         self.listening = socket.create_server(("127.0.0.1", 0))
-        self.accepted = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.connections: list[tuple[socket.socket, threading.Thread]] = []
+        self.accepting = threading.Thread(target=self._accept, daemon=True)
+        self.accepting.start()
+
+    def serve(self, sock: socket.socket, number: int) -> None:
+        raise NotImplementedError
+
+    @property
+    def accepted(self) -> int:
+        return len(self.connections)
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.listening.getsockname()[1]}"
 
     def _accept(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 sock, _ = self.listening.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            threading.Thread(target=self._relay, args=(sock, self.accepted), daemon=True).start()
+                thread = threading.Thread(target=self.serve, args=(sock, self.accepted + 1),
+                                          daemon=True)
+                self.connections.append((sock, thread))
+                thread.start()
 
-    def _relay(self, client: socket.socket, number: int) -> None:
-        with client, socket.create_connection(self.to, timeout=PATIENCE_S) as server:
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing alone wakes no thread that waits in accept() or recv().
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.accepting.join(STARTS_S)
+        self.listening.close()
+        for sock, thread in self.connections:
+            with contextlib.suppress(OSError):  # closed already, or by the client
+                sock.shutdown(socket.SHUT_RDWR)
+            thread.join(STARTS_S)
+            sock.close()
+
+
+class Relay(Listener):
+    """Before a server: the second reply on its first connection is lost, as is the connection."""
+
+    def __init__(self, to: str) -> None:
+        host, _, port = to.rpartition(":")
+        self.to = host, int(port)
+        super().__init__()
+
+    def serve(self, sock: socket.socket, number: int) -> None:
+        with sock, socket.create_connection(self.to, timeout=PATIENCE_S) as server:
             for reply in itertools.count(1):
-                question = client.recv(65536)
+                question = sock.recv(65536)
                 if not question:
                     return
                 server.sendall(question)
                 answer = server.recv(65536)
                 if (number, reply) == (1, 2):
                     return
-                client.sendall(answer)
-
-    def __enter__(self) -> Relay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.listening.shutdown(socket.SHUT_RDWR)
-        self.listening.close()
+                sock.sendall(answer)
 
 
 def tokens(folder: Path, **roles: str) -> str:

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import json
 import socket
-import threading
 import time
 import tracemalloc
 
 import pytest
-from remote_server import PATIENCE_S, tables, until  # noqa: F401 (a fixture)
+from remote_server import PATIENCE_S, Listener, tables, until  # noqa: F401 (a fixture)
 
 from stint.remote import AsyncTable
 
@@ -59,28 +58,14 @@ def forever(*chunks):
     return serve
 
 
-class Hostile:
+class Hostile(Listener):
     """A server that answers what it receives by a row: bytes, or a function that sends them."""
 
     def __init__(self, row):
-        self.row = row
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.accepted, self.ended, self.socks = 0, 0, []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.row, self.ended = row, 0
+        super().__init__()
 
-    @property
-    def address(self):
-        return f"127.0.0.1:{self.listening.getsockname()[1]}"
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self.listening.accept()
-                self.accepted += 1
-                self.socks.append(sock)
-                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
-
-    def _serve(self, sock):
+    def serve(self, sock, number):
         with contextlib.suppress(OSError):
             if self.row is None:
                 sock.close()
@@ -91,14 +76,6 @@ class Hostile:
                 else:
                     sock.sendall(self.row)
         self.ended += 1
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listening.close()
-        for sock in self.socks:
-            sock.close()
 
 
 BIG = b"x" * 65536
