@@ -98,7 +98,7 @@ static bool is_justified(const struct run *run, uint64_t now_ns, uint64_t cost)
         return in_period + cost > limit;
     if (quota->algorithm == STINT_WINDOW) {
         uint64_t slots = quota->resolution, bunch = (limit + slots - 1) / slots;
-        struct uses_length longer = {(slots + 1) * quota->period_ns, slots};
+        struct uses_length longer = {(unsigned __int128)(slots + 1) * quota->period_ns, slots};
         return uses_within(&run->uses, at_ns, longer) + cost > limit - bunch + 1;
     }
     struct uses_length longer = {quota->period_ns + quota->time_slack_ns, 1};

@@ -29,7 +29,8 @@ struct uses {
 
 /* A window's length that need not be a whole number of nanoseconds. */
 struct uses_length {
-    uint64_t ns, divisor;
+    unsigned __int128 ns;
+    uint64_t divisor;
 };
 
 static inline uint64_t uses_effective(const struct uses *uses, uint64_t now_ns)
