@@ -362,7 +362,8 @@ static void book(struct run *run, uint64_t now_ns, uint32_t cost)
     if (decision.retry_after_ns == 0) {
         uses_add(&run->uses, now_ns, cost);
     } else {
-        uses_add_booked(&run->uses, start_ns, cost);
+        /* A late caller's place may be over by now. */
+        uses_add_booked(&run->uses, uses_effective(&run->uses, start_ns), cost);
     }
     MUST(promise_is_kept(&run->promise, &run->uses, 0, run->quota.period_ns));
 }
