@@ -215,6 +215,22 @@ static uint64_t places_missed(const struct run *run)
     return counters->full_denied + counters->full_allowed + counters->evictions_inherit;
 }
 
+/* Whether a list missed a place: the keys before have had theirs. */
+static bool had_places(const struct run *run, const struct request *request, uint64_t missed)
+{
+    return request->n > 1 && places_missed(run) > missed;
+}
+
+/*
+ * The keys of a refused list that had places were charged for a while: units that a refund cannot
+ * return stay, and the states keep the list's time.
+ */
+static void forget_list(struct run *run, const struct request *request)
+{
+    for (size_t i = 0; i < request->n; i++)
+        forget(uses_of(run, request->quota[i], request->key[i]));
+}
+
 static void ask(struct run *run, uint8_t verb)
 {
     struct request request = draw_request(run, false);
@@ -233,9 +249,9 @@ static void ask(struct run *run, uint8_t verb)
     show(verb == STINT_PEEK ? "peek" : verb == STINT_TAKE ? "take" : "upto", &request, &decision);
     check_decision(&decision);
     bool refused = decision.outcome != STINT_ALLOW || request.cost == 0 || verb == STINT_PEEK;
-    /* Where only the last of a list found no place, the others have had theirs, empty as it is. */
-    bool had_places = request.n > 1 && places_missed(run) > missed;
-    if (refused && !request.may_write && !had_places)
+    if (refused && had_places(run, &request, missed))
+        forget_list(run, &request);
+    else if (refused && !request.may_write)
         check_unchanged(run);
     if (request.is_blocked && request.cost > 0)
         MUST(decision.outcome != STINT_ALLOW);
@@ -305,6 +321,7 @@ static void reserve(struct run *run, bool books)
 {
     struct request request = draw_request(run, books);
     struct held_ticket *ticket = &run->tickets[run->n_tickets++ % TICKETS];
+    uint64_t missed = places_missed(run);
     uint64_t life_ns = run->hints.period_ns / 16 * bytes_u8(&run->bytes);
     struct stint_decision decision;
     struct stint_ticket name;
@@ -318,6 +335,8 @@ static void reserve(struct run *run, bool books)
     MUST(ticket->open || decision.granted == 0);
     MUST(!ticket->open || !request.is_blocked || request.cost == 0);
     if (!ticket->open) {
+        if (had_places(run, &request, missed))
+            forget_list(run, &request);
         MUST(name.slot == 0 && name.nonce == 0);
         ticket->n_items = 0; /* what stood here before is nobody's any more */
         return;
