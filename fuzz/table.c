@@ -36,6 +36,7 @@ struct run {
     bool counted[QUOTAS];
     struct uses uses[QUOTAS][KEYS];
     uint64_t blocked_until_ns[KEYS];
+    uint64_t list_ns[KEYS]; /* the latest refused list whose time a state may have kept */
     struct counted_key {
         uint64_t count, expires_at_ns, evictions; /* evictions: of any state, up to then */
     } counters[KEYS];
@@ -95,6 +96,8 @@ static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, ui
         run->counted[promise] = false;
         return;
     }
+    if (effective(run, now_ns) < run->list_ns[key])
+        forget(uses); /* it is counted at the list's time, or at its own */
     uint64_t at_ns = uses_add(uses, effective(run, now_ns), units);
     struct uses_length period = {run->quotas[quota].period_ns, 1};
     uses->use[uses->n - 1].now_ns = now_ns;
@@ -225,10 +228,12 @@ static bool had_places(const struct run *run, const struct request *request, uin
  * The keys of a refused list that had places were charged for a while: units that a refund cannot
  * return stay, and the states keep the list's time.
  */
-static void forget_list(struct run *run, const struct request *request)
+static void follow_refused(struct run *run, const struct request *request)
 {
+    uint64_t at_ns = effective(run, request->now_ns);
     for (size_t i = 0; i < request->n; i++)
-        forget(uses_of(run, request->quota[i], request->key[i]));
+        if (run->list_ns[request->key[i]] < at_ns)
+            run->list_ns[request->key[i]] = at_ns;
 }
 
 static void ask(struct run *run, uint8_t verb)
@@ -250,7 +255,7 @@ static void ask(struct run *run, uint8_t verb)
     check_decision(&decision);
     bool refused = decision.outcome != STINT_ALLOW || request.cost == 0 || verb == STINT_PEEK;
     if (refused && had_places(run, &request, missed))
-        forget_list(run, &request);
+        follow_refused(run, &request);
     else if (refused && !request.may_write)
         check_unchanged(run);
     if (request.is_blocked && request.cost > 0)
@@ -336,7 +341,7 @@ static void reserve(struct run *run, bool books)
     MUST(!ticket->open || !request.is_blocked || request.cost == 0);
     if (!ticket->open) {
         if (had_places(run, &request, missed))
-            forget_list(run, &request);
+            follow_refused(run, &request);
         MUST(name.slot == 0 && name.nonce == 0);
         ticket->n_items = 0; /* what stood here before is nobody's any more */
         return;
@@ -633,6 +638,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t key = 0; key < KEYS; key++)
             forget(&run.uses[i][key]);
     memset(run.blocked_until_ns, 0, sizeof(run.blocked_until_ns));
+    memset(run.list_ns, 0, sizeof(run.list_ns));
     memset(run.tickets, 0, sizeof(run.tickets));
     memset(run.shared_quota, 0, sizeof(run.shared_quota));
     memset(run.changes, 0, sizeof(run.changes));
