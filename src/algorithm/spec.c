@@ -262,12 +262,6 @@ static int read_initial(struct reader *reader, struct span value)
     return read_units(reader, value, 0, &reader->quota.initial);
 }
 
-int spec_when_full(struct span name)
-{
-    int index = index_of(name, when_full_names, 4);
-    return index < 0 ? -1 : index + 1;
-}
-
 const char *spec_when_full_name(uint8_t when_full)
 {
     assert(when_full <= STINT_FULL_ALLOW);

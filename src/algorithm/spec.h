@@ -25,8 +25,7 @@ int spec_parse_offset(struct span text, int32_t *offset_s);
  */
 int spec_algorithm(struct span name, const char **nearest);
 
-/* enum stint_when_full by its name in a SPEC, -1 for none; NULL: not set. */
-int spec_when_full(struct span name);
+/* The name in a SPEC of an enum stint_when_full; NULL: not set. */
 const char *spec_when_full_name(uint8_t when_full);
 
 /* Appends the shortest text that parses to the same: "1m30s", "250ms", "0s". */
