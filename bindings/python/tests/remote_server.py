@@ -178,6 +178,8 @@ class Listener:
                 sock.shutdown(socket.SHUT_RDWR)
             thread.join(STARTS_S)
             sock.close()
+        threads = [self.accepting, *(thread for _, thread in self.connections)]
+        assert not any(thread.is_alive() for thread in threads), "a thread outlives its server"
 
 
 class Relay(Listener):
