@@ -36,7 +36,7 @@ struct run {
     bool counted[QUOTAS];
     struct uses uses[QUOTAS][KEYS];
     uint64_t blocked_until_ns[KEYS];
-    uint64_t list_ns[KEYS]; /* the latest refused list whose time a state may have kept */
+    uint64_t kept_ns[KEYS]; /* the latest time that a state may have kept without a use */
     struct counted_key {
         uint64_t count, expires_at_ns, evictions; /* evictions: of any state, up to then */
     } counters[KEYS];
@@ -84,6 +84,14 @@ static uint64_t effective(const struct run *run, uint64_t now_ns)
     return now_ns > floor_ns ? now_ns : floor_ns;
 }
 
+/* A state may have been written without a use that is counted: by a refund or a refusal, say. */
+static void keep_time(struct run *run, size_t key, uint64_t now_ns)
+{
+    uint64_t at_ns = effective(run, now_ns);
+    if (run->kept_ns[key] < at_ns)
+        run->kept_ns[key] = at_ns;
+}
+
 static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, uint64_t units)
 {
     size_t promise = promise_of(run, quota);
@@ -96,8 +104,8 @@ static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, ui
         run->counted[promise] = false;
         return;
     }
-    if (effective(run, now_ns) < run->list_ns[key])
-        forget(uses); /* it is counted at the list's time, or at its own */
+    if (effective(run, now_ns) < run->kept_ns[key])
+        forget(uses); /* it is counted at the time kept, or at its own */
     uint64_t at_ns = uses_add(uses, effective(run, now_ns), units);
     struct uses_length period = {run->quotas[quota].period_ns, 1};
     uses->use[uses->n - 1].now_ns = now_ns;
@@ -225,15 +233,13 @@ static bool had_places(const struct run *run, const struct request *request, uin
 }
 
 /*
- * The keys of a refused list that had places were charged for a while: units that a refund cannot
- * return stay, and the states keep the list's time.
+ * A refused list that wrote states leaves its time in them. One that missed a place had charged the
+ * keys before: what a refund cannot return stays, too.
  */
 static void follow_refused(struct run *run, const struct request *request)
 {
-    uint64_t at_ns = effective(run, request->now_ns);
     for (size_t i = 0; i < request->n; i++)
-        if (run->list_ns[request->key[i]] < at_ns)
-            run->list_ns[request->key[i]] = at_ns;
+        keep_time(run, request->key[i], request->now_ns);
 }
 
 static void ask(struct run *run, uint8_t verb)
@@ -254,9 +260,9 @@ static void ask(struct run *run, uint8_t verb)
     show(verb == STINT_PEEK ? "peek" : verb == STINT_TAKE ? "take" : "upto", &request, &decision);
     check_decision(&decision);
     bool refused = decision.outcome != STINT_ALLOW || request.cost == 0 || verb == STINT_PEEK;
-    if (refused && had_places(run, &request, missed))
+    if (refused && (request.may_write || had_places(run, &request, missed)))
         follow_refused(run, &request);
-    else if (refused && !request.may_write)
+    else if (refused)
         check_unchanged(run);
     if (request.is_blocked && request.cost > 0)
         MUST(decision.outcome != STINT_ALLOW);
@@ -284,6 +290,8 @@ static void charge(struct run *run)
     /* A charge need not fit, and then displaces units that the bound is for. */
     if (stint_is_strict(request.items[0].quota) && decision.granted <= free)
         count_request(run, &request, decision.granted);
+    else
+        keep_time(run, request.key[0], request.now_ns);
 }
 
 /* Whether an open ticket is for units of a promise's key that were granted at a time. */
@@ -318,6 +326,8 @@ static void refund(struct run *run)
     show("refund", &request, &decision);
     MUST(decision.granted <= units);
     use->units -= decision.granted;
+    if (decision.granted > 0)
+        keep_time(run, request.key[0], request.now_ns);
 }
 
 /* ---- Tickets --------------------------------------------------------------------------------- */
@@ -365,6 +375,7 @@ static void take_off(struct run *run, const struct held_ticket *ticket, uint32_t
     for (size_t i = 0; i < ticket->n_items; i++) {
         struct uses *uses = uses_of(run, ticket->quota[i], ticket->key[i]);
         uint64_t left = unused;
+        keep_time(run, ticket->key[i], run->hints.now_ns);
         for (size_t u = uses->n; u > 0 && left > 0; u--) {
             struct use *use = &uses->use[u - 1];
             if (use->now_ns != ticket->now_ns)
@@ -638,7 +649,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t key = 0; key < KEYS; key++)
             forget(&run.uses[i][key]);
     memset(run.blocked_until_ns, 0, sizeof(run.blocked_until_ns));
-    memset(run.list_ns, 0, sizeof(run.list_ns));
+    memset(run.kept_ns, 0, sizeof(run.kept_ns));
     memset(run.tickets, 0, sizeof(run.tickets));
     memset(run.shared_quota, 0, sizeof(run.shared_quota));
     memset(run.changes, 0, sizeof(run.changes));
