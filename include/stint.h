@@ -487,7 +487,9 @@ STINT_API uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint
 /*
  * 0, or STINT_E_GONE: for a ticket that is closed, and for one that held only concurrency units
  * whose leases have ended. *decision (may be NULL) is that of the refund or charge that was made.
- * renew returns STINT_E_MISMATCH for a ticket without concurrency units.
+ * renew returns STINT_E_MISMATCH for a ticket without concurrency units, and STINT_E_GONE also if
+ * some of them have ended: the others are renewed, and the ticket stays good for them. All return
+ * STINT_E_MISMATCH for a table opened read-only.
  */
 STINT_API int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                            uint64_t now_ns, struct stint_decision *decision);
@@ -508,11 +510,15 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
 /*
  * Denies the key, under every quota of the table, until until_ns; survives restart and eviction.
  * STINT_E_FULL when `blocks` keys are blocked already, STINT_E_RANGE for until_ns above
- * STINT_NOW_MAX or a key that is too long. stint_reset() removes it.
+ * STINT_NOW_MAX or a key that is too long, STINT_E_MISMATCH for a table opened read-only.
+ * stint_reset() removes it.
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
                           uint64_t until_ns, uint64_t now_ns);
-/* Forgets the key's state under the quota, and removes a block of the key. */
+/*
+ * Forgets the key's state under the quota, and removes a block of the key. Nothing happens in a
+ * table opened read-only.
+ */
 STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *quota,
                            const void *key, size_t key_len, uint64_t now_ns);
 

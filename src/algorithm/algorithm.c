@@ -107,11 +107,15 @@ bool algorithm_is_valid(const struct stint_quota *quota, const void *state, uint
 }
 
 size_t algorithm_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                      struct held_run *runs)
+                      uint64_t latest_ns, struct held_run *runs)
 {
-    assert(quota->derived.checked && state != NULL);
+    assert(quota->derived.checked && state != NULL && latest_ns >= now_ns);
     size_t n_runs = algorithm_of(quota)->held(quota, state, now_ns, runs);
     assert(n_runs <= HELD_RUNS_MAX);
+    /* A slot may end later. The times of log are exact, and those of booked places still to come.
+     */
+    for (size_t i = 0; i < n_runs && quota->algorithm != STINT_LOG; i++)
+        runs[i].at_ns = min_u64(runs[i].at_ns, latest_ns);
     return n_runs;
 }
 
@@ -230,7 +234,7 @@ void stint_state_convert(const struct stint_quota *from, const void *from_state,
     uint64_t at_ns = min_u64(max_u64(now_ns, algorithm_own_ns(from, from_state)), STINT_NOW_MAX);
     bool keeps_time = to->limit > 0 && !is_never_used(from, from_state);
     struct held_run runs[HELD_RUNS_MAX];
-    size_t n_runs = algorithm_held(from, from_state, at_ns, runs);
+    size_t n_runs = algorithm_held(from, from_state, at_ns, at_ns, runs);
     algorithm_carry(to, to_state, runs, n_runs);
     if (keeps_time)
         algorithm_pass(to, to_state, at_ns);

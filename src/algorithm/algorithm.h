@@ -115,6 +115,9 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
                                        const struct stint_ask *ask, uint64_t *holder);
 bool concurrency_holder(const struct stint_quota *quota, void *state, uint64_t now_ns,
                         uint64_t *holder, uint32_t *units);
+/* The holders of a state, under another limit. */
+void concurrency_carry(const struct stint_quota *from, const void *from_state, uint64_t now_ns,
+                       const struct stint_quota *to, void *to_state);
 
 /*
  * The calls, by quota->algorithm: states are derived.state_size bytes, aligned to 8. They handle
@@ -138,7 +141,7 @@ uint64_t algorithm_expires_at(const struct stint_quota *quota, const void *state
 void algorithm_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
 bool algorithm_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
 size_t algorithm_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                      struct held_run *runs);
+                      uint64_t latest_ns, struct held_run *runs);
 uint64_t algorithm_own_ns(const struct stint_quota *quota, const void *state);
 void algorithm_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 

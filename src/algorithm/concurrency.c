@@ -173,6 +173,25 @@ bool concurrency_holder(const struct stint_quota *quota, void *state_bytes, uint
     return true;
 }
 
+/*
+ * The holders keep their values, so that their tickets stay good. Under a lower limit the newest
+ * are kept: with those, a wait is as long as with all of them.
+ */
+void concurrency_carry(const struct stint_quota *from, const void *from_bytes, uint64_t now_ns,
+                       const struct stint_quota *to, void *to_bytes)
+{
+    assert(from->lease_ns == to->lease_ns && to->limit > 0);
+    struct concurrency held = concurrency_unpack(from, from_bytes);
+    uint32_t n_alive = held.ring.len - concurrency_ended(&held, now_ns);
+    uint32_t kept = (uint32_t)min_u64(n_alive, to->limit);
+    memset(to_bytes, 0, to->derived.state_size);
+    struct concurrency carried = concurrency_unpack(to, to_bytes);
+    carried.issued = held.issued;
+    for (uint32_t at = held.ring.len - kept; at < held.ring.len; at++)
+        *ring_at(&carried.ring, carried.ring.len++) = ring_get(&held.ring, at);
+    concurrency_pack(to_bytes, &carried);
+}
+
 /* N units of an unknown holder. An instant above STINT_NOW_MAX is the same as that. */
 static void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {

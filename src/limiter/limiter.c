@@ -84,6 +84,8 @@ int stint_block(struct stint_table *table, const void *key, size_t key_len, uint
     assert(table_is_valid(table));
     if (key_len > STINT_KEY_MAX || until_ns > STINT_NOW_MAX)
         return STINT_E_RANGE;
+    if (table->region.read_only)
+        return STINT_E_MISMATCH;
     return table_block(table, table_block_hash(table, key, key_len), until_ns,
                        table_effective_now(table, now_ns));
 }
@@ -93,6 +95,8 @@ void stint_reset(struct stint_table *table, const struct stint_quota *quota, con
 {
     assert(quota->derived.checked);
     (void)now_ns;
+    if (table->region.read_only)
+        return;
     struct hash128 hash = table_hash(table, quota, key, key_len);
     table_unblock(table, table_block_hash(table, key, key_len));
     table_unblock(table, hash);

@@ -422,6 +422,8 @@ static int read_parts(const struct stint_table *table, struct stint_ticket ticke
 static int read_ticket(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                        struct ticket_part *parts)
 {
+    if (table->region.read_only)
+        return STINT_E_MISMATCH;
     int n = read_parts(table, ticket, parts, READS_MAX);
     return n > 0 && parts[0].deadline_ns <= now_ns ? STINT_E_GONE : n;
 }
@@ -506,7 +508,7 @@ static int close_ticket(struct stint_table *table, struct stint_ticket ticket,
         add_closed(&closing, part, &one);
     }
     if (n < 0 || closing.is_gone)
-        return STINT_E_GONE;
+        return n < 0 ? n : STINT_E_GONE;
     assert(closing.has_any);
     if (decision != NULL)
         *decision = closing.sum;
@@ -634,7 +636,7 @@ int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t 
     assert(table_is_valid(table));
     struct ticket_part parts[PARTS_MAX];
     uint64_t deadline_ns = 0, holders[PARTS_MAX];
-    int n = read_ticket(table, ticket, now_ns, parts);
+    int code = STINT_OK, n = read_ticket(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
     for (int i = 0; i < n; i++) {
@@ -646,17 +648,18 @@ int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t 
             continue;
         if (!table_holder(table, quota, hash, now_ns, &holders[i], NULL)) {
             if (parts[0].is_shadow || !part->is_shadow)
-                return STINT_E_GONE;
+                code = STINT_E_GONE;
             continue;
         }
         deadline_ns = max_u64(deadline_ns, add_sat(now_ns, quota->lease_ns));
     }
     if (deadline_ns == 0)
-        return STINT_E_MISMATCH;
+        return code != STINT_OK ? code : STINT_E_MISMATCH;
+    /* Also if a place has ended: the ticket must name the holders of the others. */
     if (has_charges(parts, n))
         region_raise(&table->region.header->expiries_until_ns, deadline_ns);
     for (int i = 0; i < n; i++)
         rewrite_part(table, ticket_slot(table, ticket.slot + (uint64_t)i), &parts[i], holders[i],
                      max_u64(deadline_ns, parts[i].deadline_ns));
-    return 0;
+    return code;
 }

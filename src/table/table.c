@@ -99,7 +99,7 @@ static bool start(struct asking *asking, struct stint_table *table, const struct
                   struct hash128 hash)
 {
     assert(table_is_valid(table));
-    if (!look_in_class(asking, table, (int)table_class(quota), hash) ||
+    if (table->region.read_only || !look_in_class(asking, table, (int)table_class(quota), hash) ||
         quota->derived.state_size > asking->slots->state_size)
         return false;
     asking->id = intern_id(&table->intern, quota);
@@ -301,7 +301,8 @@ static enum carry carry_from_class(struct asking *asking, const struct stint_quo
                 return CARRY_REFUSED;
             continue;
         }
-        size_t n_runs = algorithm_held(state.quota, &state.as, now_ns, runs);
+        size_t n_runs =
+            algorithm_held(state.quota, &state.as, now_ns, table_latest_ns(table, now_ns), runs);
         if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
             return CARRY_REFUSED;
         if (asking->slots->ops->forget(asking, &seen, &state))

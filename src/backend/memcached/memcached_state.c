@@ -343,7 +343,7 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
     uint64_t later_ns = to->epoch_ns - from->epoch_ns;
     assert(to->epoch_ns >= from->epoch_ns);
     at_ns = min_u64(at_ns, STINT_NOW_MAX);
-    size_t n_runs = algorithm_held(&from->quota, from->words, at_ns, runs);
+    size_t n_runs = algorithm_held(&from->quota, from->words, at_ns, at_ns, runs);
     for (size_t i = 0; i < n_runs; i++)
         runs[i].at_ns = sub_floor(runs[i].at_ns, later_ns);
     at_ns = sub_floor(at_ns, later_ns);

@@ -56,8 +56,15 @@ void entry_carry(const struct asking *asking, const struct stint_quota *from, co
 {
     assert(asking_decides(asking));
     struct held_run runs[HELD_RUNS_MAX];
-    size_t n_runs = from != NULL ? algorithm_held(from, state, asking->ask.now_ns, runs) : 0;
-    algorithm_carry(asking->quota, carried, runs, n_runs);
+    const struct stint_quota *to = asking->quota;
+    uint64_t now_ns = asking->ask.now_ns, latest_ns = table_latest_ns(asking->table, now_ns);
+    if (from != NULL && from->algorithm == STINT_CONCURRENCY && from->algorithm == to->algorithm &&
+        from->lease_ns == to->lease_ns && to->limit > 0) {
+        concurrency_carry(from, state, now_ns, to, carried);
+        return;
+    }
+    size_t n_runs = from != NULL ? algorithm_held(from, state, now_ns, latest_ns, runs) : 0;
+    algorithm_carry(to, carried, runs, n_runs);
 }
 
 bool entry_get_past(struct asking *asking, const struct seen *seen)

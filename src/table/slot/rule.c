@@ -245,7 +245,8 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
     move->from = in_class(asking, valid->slots);
     move->valid = valid->seen;
     if (entry_read(&move->from, &move->valid, &move->state)) {
-        move->n_runs = algorithm_held(move->state.quota, &move->state.as, now_ns, move->runs);
+        move->n_runs = algorithm_held(move->state.quota, &move->state.as, now_ns,
+                                      table_latest_ns(asking->table, now_ns), move->runs);
         return RULE_OTHER;
     }
     if (entry_get_past(&move->from, &move->valid))

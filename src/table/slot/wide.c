@@ -262,7 +262,8 @@ static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
 /*
  * Parameters changed: decides on the state's units under the new ones, and keeps the result if
  * units were moved. A refusal leaves the old state: it may hold more than the new algorithm can
- * represent.
+ * represent. So does a peek: its caller may never take, and units that the new quota does not count
+ * any more would be gone under the old one.
  */
 CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
 {
@@ -271,7 +272,7 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
     entry_carry(asking, entry_quota(asking, seen->pair.first), wide->bytes, carried);
     struct stint_decision decision = algorithm_of(asking, carried);
-    if (decision.granted == 0)
+    if (decision.granted == 0 || asking->ask.verb == STINT_PEEK)
         return decision;
     memset(wide->bytes, 0, asking->slots->state_size);
     memcpy(wide->bytes, carried, asking->quota->derived.state_size);
@@ -426,8 +427,16 @@ bool wide_holder(struct asking *asking, uint64_t *holder, uint32_t *units)
     if (!with_state(asking, &seen, &mine))
         return false;
     struct wide_state *wide = seen.state;
-    bool found = concurrency_holder(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
-    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
+    /*
+     * The rule's quota may have changed since: the state is as the quota of its tag wrote it. A
+     * change of the lease gave the holders other values.
+     */
+    const struct stint_quota *writer = entry_quota(asking, seen.pair.first);
+    bool found = writer != NULL && writer->algorithm == STINT_CONCURRENCY &&
+                 writer->lease_ns == asking->quota->lease_ns &&
+                 concurrency_holder(writer, wide->bytes, asking->ask.now_ns, holder, units);
+    if (found)
+        set_expires_at(wide, algorithm_expires_at(writer, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 

@@ -71,7 +71,7 @@ static uint64_t expires_at(const struct subject *subject)
 
 static size_t held(const struct subject *subject, uint64_t now_ns, struct held_run *runs)
 {
-    return algorithm_held(&subject->quota, subject->words, now_ns, runs);
+    return algorithm_held(&subject->quota, subject->words, now_ns, UINT64_MAX, runs);
 }
 
 static void fill(struct subject *subject, uint64_t until_ns)

@@ -494,6 +494,75 @@ TEST(test_renewing_moves_the_end_of_a_hold)
     }
 }
 
+/* Of two places with different leases one has ended: the ticket stays good for the other. */
+TEST(test_renewing_what_is_left_of_a_ticket)
+{
+    struct stint_quota longer = quota_of("concurrency 20 lease=2m");
+    const struct stint_item items[] = {item(&longer, "k", 5), item(&fixture->places, "k", 5)};
+    for (size_t first = 0; first < 2; first++) {
+        const struct stint_item turned[] = {items[first], items[1 - first]};
+        const uint64_t now_ns = NOW + first * 10 * MINUTE;
+        struct stint_ticket ticket;
+        stint_reserve(fixture->table, turned, 2, 0, now_ns, &ticket);
+        assert_int_equal(stint_renew(fixture->table, ticket, now_ns + 90 * S), STINT_E_GONE);
+        assert_int_equal(used(&longer, "k", now_ns + 3 * MINUTE), 5);
+        assert_int_equal(stint_cancel(fixture->table, ticket, now_ns + 3 * MINUTE, NULL), 0);
+        assert_int_equal(used(&longer, "k", now_ns + 3 * MINUTE), 0);
+    }
+}
+
+/* Under another limit of the rule the holders are the same ones, and their tickets stay good. */
+TEST(test_tickets_outlive_a_change_of_the_limit)
+{
+    static const char *const specs[] = {"concurrency 2 lease=1m", "concurrency 3 lease=1m",
+                                        "concurrency 4 lease=1m"};
+    struct stint_quota quotas[N(specs)];
+    for (size_t i = 0; i < N(specs); i++) {
+        quotas[i] = quota_of(specs[i]);
+        quotas[i].rule = 7;
+    }
+    for (size_t i = 0; i < N(specs) * N(specs); i++) {
+        const struct stint_quota *from = &quotas[i / N(specs)], *to = &quotas[i % N(specs)];
+        const uint64_t now_ns = NOW + i * 10 * MINUTE;
+        const struct stint_item before = item(from, "k", 1), after = item(to, "k", 1);
+        struct stint_ticket tickets[RING];
+        uint32_t held = 0;
+        for (; held < 2; held++)
+            assert_int_equal(
+                stint_reserve(fixture->table, &before, 1, 0, now_ns, &tickets[held]).outcome,
+                STINT_ALLOW);
+        for (; held < to->limit; held++)
+            assert_int_equal(
+                stint_reserve(fixture->table, &after, 1, 0, now_ns, &tickets[held]).outcome,
+                STINT_ALLOW);
+        assert_int_equal(stint_renew(fixture->table, tickets[0], now_ns + 30 * S), 0);
+        assert_int_equal(stint_peek(fixture->table, &after, 1, now_ns + 30 * S).outcome,
+                         STINT_DENY);
+        for (uint32_t left = held; left > 0; left--) {
+            const struct stint_item none = item(to, "k", 0);
+            struct stint_decision decision = stint_peek(fixture->table, &none, 1, now_ns + 30 * S);
+            assert_int_equal(to->limit - decision.remaining, left);
+            assert_int_equal(stint_cancel(fixture->table, tickets[left - 1], now_ns + 30 * S, NULL),
+                             0);
+        }
+    }
+}
+
+/* A ticket of places does not read the state of what has come in their place. */
+TEST(test_a_ticket_leaves_another_algorithm_alone)
+{
+    struct stint_quota places = quota_of("concurrency 3 lease=1m"), log = quota_of("log 10/1h");
+    places.rule = log.rule = 7;
+    const struct stint_item held = item(&places, "k", 1), taken = item(&log, "k", 9);
+    struct stint_ticket ticket;
+    stint_reserve(fixture->table, &held, 1, 0, NOW, &ticket);
+    assert_int_equal(stint_take_all(fixture->table, &taken, 1, NOW).outcome, STINT_ALLOW);
+    assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), STINT_E_GONE);
+    struct stint_entry entry;
+    assert_int_equal(stint_find(fixture->table, &log, "k", 1, NOW + MINUTE, &entry), 0);
+    assert_int_equal(entry.decision.remaining, 0);
+}
+
 /* A list that holds places has one end, that of the longest lease or the lifetime that was given,
  * wherever in the list the places stand. */
 TEST(test_a_list_with_a_hold_has_one_end)

@@ -42,7 +42,7 @@ static struct stint_table *open_at(const char *path)
                                                 .keys = 16,
                                                 .keys16 = 16,
                                                 .keys_wide = 16,
-                                                .wide_size = 256,
+                                                .wide_size = 2048,
                                                 .clock = STINT_CLOCK_VIRTUAL};
     struct stint_table *table;
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
@@ -162,6 +162,55 @@ static void refuse_and_look(struct pair_of_quotas *two)
 TEST(test_a_refusal_leaves_the_key_where_it_is)
 {
     with_every_two(refuse_and_look);
+}
+
+/* Two quotas of one class: the second has forgotten what the first still counts. */
+static const char *const same_class[][2] = {
+    {"log 2/1m", "log 5/1s"},
+    {"log 2/1m", "window 5/1s resolution=40"},
+    {"window 2/1m resolution=100", "log 5/1s"},
+    {"buckets 2/1m count_slack=1", "log 5/1s"},
+    {"window 2/1m", "window 5/1s"},
+    {"window 2/1m resolution=12", "window 5/1s resolution=12"},
+    {"fixed_window 2/1m align=first_use", "gcra 5/1s"},
+};
+
+/* A peek takes nothing, and neither does a list that is refused: the first quota still counts. */
+TEST(test_a_peek_in_the_same_class_leaves_the_state)
+{
+    for (size_t i = 0; i < N(same_class); i++) {
+        struct pair_of_quotas two = {open_at(NULL), ruled(same_class[i][0]),
+                                     ruled(same_class[i][1])};
+        assert_int_equal(table_class(&two.from), table_class(&two.to));
+        assert_int_equal(take(two.table, &two.from, 2, NOW).outcome, STINT_ALLOW);
+        for (uint64_t now_ns = NOW; now_ns <= NOW + 2 * NS_PER_S; now_ns += NS_PER_S)
+            assert_int_equal(ask(two.table, &two.to, STINT_PEEK, 1, now_ns).outcome, STINT_ALLOW);
+        assert_int_equal(take(two.table, &two.from, 1, NOW + 2 * NS_PER_S).outcome, STINT_DENY);
+        stint_table_close(two.table);
+    }
+}
+
+/*
+ * A slot ends later than now, and the oldest one comes back exactly then. A change of algorithm
+ * must date neither at its end.
+ */
+TEST(test_the_oldest_slot_is_carried)
+{
+    static const char *const others[] = {"log 100/1m",
+                                         "buckets 100/1m time_slack=6s",
+                                         "buckets 100/1m count_slack=5",
+                                         "window 100/1m resolution=40",
+                                         "window 100/1m resolution=12",
+                                         "window 100/1m"};
+    const uint64_t first_ns = 102400 * NS_PER_MS, now_ns = 160100 * NS_PER_MS;
+    for (size_t i = 0; i < N(others) * N(others); i++) {
+        struct pair_of_quotas two = {open_at(NULL), ruled(others[i / N(others)]),
+                                     ruled(others[i % N(others)])};
+        assert_int_equal(take(two.table, &two.from, 99, first_ns).outcome, STINT_ALLOW);
+        assert_int_equal(take(two.table, &two.from, 1, now_ns).outcome, STINT_ALLOW);
+        assert_int_equal(take(two.table, &two.to, 1, now_ns).outcome, STINT_DENY);
+        stint_table_close(two.table);
+    }
 }
 
 /* An algorithm that cannot say all the units that the other holds must not be given them. */
