@@ -15,6 +15,7 @@ from server import Server, free_port
 
 OVER, HONEST, FRESH = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 LIMIT = 3
+ROOT_LIMIT = 10000
 RULES = f"""\
 domain: DOMAIN
 descriptors:
@@ -29,6 +30,9 @@ descriptors:
   - key: path
     value: /login
     rate_limit: {{unit: hour, requests_per_unit: 1, name: logins}}
+  - key: path
+    value: /
+    rate_limit: {{unit: hour, requests_per_unit: {ROOT_LIMIT}, name: root}}
 """
 ALL = [*PROXIES, TRAEFIK, ENVOY]
 SEVERAL = [*PROXIES, ENVOY]
@@ -171,13 +175,19 @@ LOGIN = {
 }
 
 
+# The same for "/", which an absolute target need not name. nginx passes the last one.
+ROOT = {target: request(target=target) for target in
+        ["/", "//", "/.", "/x/..", "/?x", "http://example.com", "http://example.com/",
+         "http://example.com?x=1"]}
+
+
 def domain_of(proxy):
     """That of its recipe."""
     return "edge" if proxy is envoy else "web"
 
 
-def use_up(server, proxy, key, value):
-    status, _ = server.post("/v1/take", {"domain": domain_of(proxy), "descriptors": [
+def use_up(server, proxy, key, value, cost=1):
+    status, _ = server.post("/v1/take", {"domain": domain_of(proxy), "cost": cost, "descriptors": [
         {"entries": [{"key": key, "value": value}]}]})
     assert status == 200
 
@@ -252,6 +262,14 @@ def test_a_client_over_its_limit_never_gets_through_traefik(proxy, tmp_path):
 def test_no_spelling_of_a_path_escapes_its_limit(proxy, tmp_path):
     with behind(proxy, tmp_path) as (front, application, _):
         assert not find_holes(front, application, LOGIN, HONEST)
+
+
+@pytest.mark.parametrize("proxy", ALL)
+def test_no_spelling_of_the_root_escapes_its_limit(proxy, tmp_path):
+    with behind(proxy, tmp_path) as (front, application, stints):
+        for server in stints:
+            use_up(server, proxy, "path", "/", ROOT_LIMIT)
+        assert not find_holes(front, application, ROOT, HONEST)
 
 
 @pytest.mark.parametrize("proxy", ALL)

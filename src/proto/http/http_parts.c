@@ -276,9 +276,14 @@ static bool path_value(struct source *source, struct span *value)
     return true;
 }
 
-/* "/a" includes "/a" and "/a/b", not "/ab"; "/a/" includes everything below it. */
+/*
+ * "/a" includes "/a" and "/a/b", not "/ab"; "/a/" includes everything below it; "/" also the "*" of
+ * OPTIONS, so that no request passes a limit of all.
+ */
 static bool is_below(struct span path, struct span prefix)
 {
+    if (span_equals(prefix, "/"))
+        return true;
     if (path.len < prefix.len || memcmp(path.ptr, prefix.ptr, prefix.len) != 0)
         return false;
     return path.len == prefix.len || prefix.ptr[prefix.len - 1] == '/' ||

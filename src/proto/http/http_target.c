@@ -55,7 +55,8 @@ struct http_target http_target_of(struct span target)
 {
     target = before(without_origin(target), '#');
     struct span path = before(target, '?');
-    return (struct http_target){path, span_after(target, path.len + 1)};
+    struct span query = span_after(target, path.len + 1);
+    return (struct http_target){path.len > 0 ? path : span_of_text("/"), query};
 }
 
 static size_t decode_path(struct span path, uint8_t *text)
@@ -67,8 +68,8 @@ static size_t decode_path(struct span path, uint8_t *text)
             text[len++] = path.ptr[at];
             continue;
         }
-        if (byte == '/') {
-            memcpy(text + len, "%2F", 3);
+        if (byte == '/' || byte == '%') {
+            memcpy(text + len, byte == '/' ? "%2F" : "%25", 3);
             len += 3;
         } else {
             text[len++] = (uint8_t)byte;
@@ -124,13 +125,14 @@ static size_t follow_segments(uint8_t *text, size_t len)
 
 size_t http_target_path(struct span path, uint8_t *text)
 {
-    if (path.len == 0 || path.ptr[0] != '/') {
-        /* "OPTIONS *", or nothing: no path, left unchanged. */
-        if (path.len > 0)
-            memcpy(text, path.ptr, path.len);
+    if (span_equals(path, "*")) { /* OPTIONS for the server itself */
+        text[0] = '*';
         return path.len;
     }
-    return follow_segments(text, decode_path(path, text));
+    /* Without a slash in front it is the same path. */
+    size_t before = path.len > 0 && path.ptr[0] == '/' ? 0 : 1;
+    text[0] = '/';
+    return follow_segments(text, before + decode_path(path, text + before));
 }
 
 static size_t decode(struct span from, uint8_t plus, uint8_t *text)

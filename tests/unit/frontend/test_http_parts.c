@@ -29,8 +29,12 @@ TEST(test_all_spellings_of_a_path_are_one)
         {"/a%2Fb", "/a%2Fb"},
         {"/100%", "/100%"},
         {"/%zz%4", "/%zz%4"},
+        {"/a%252Fb", "/a%252Fb"},
+        {"/x%25zz", "/x%25zz"},
+        {"a//b", "/a/b"},
+        {"../a", "/a"},
         {"*", "*"},
-        {"", ""},
+        {"", "/"},
     };
     for (size_t i = 0; i < N(paths); i++) {
         uint8_t text[64];
@@ -43,9 +47,14 @@ TEST(test_all_spellings_of_a_path_are_one)
 TEST(test_a_target_may_name_its_server)
 {
     static const char *const targets[][3] = {
-        {"/a?b=c", "/a", "b=c"},           {"/a?b=c?d#e", "/a", "b=c?d"},
-        {"http://host:80/a?b", "/a", "b"}, {"https://host?b", "", "b"},
-        {"http://host", "", ""},           {"/a:b://c", "/a:b://c", ""},
+        {"/a?b=c", "/a", "b=c"},
+        {"/a?b=c?d#e", "/a", "b=c?d"},
+        {"http://host:80/a?b", "/a", "b"},
+        {"https://host?b", "/", "b"},
+        {"http://host", "/", ""},
+        {"/a:b://c", "/a:b://c", ""},
+        {"", "/", ""},
+        {"?b", "/", "b"},
         {"host:80", "host:80", ""},
     };
     for (size_t i = 0; i < N(targets); i++) {
