@@ -316,8 +316,12 @@ const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file 
         diagnostics_got(&reader.source, NULL);
         return NULL;
     }
+    /* libyaml skips the mark of UTF-8 only if it may choose the encoding by it. */
+    struct span text = file->text;
+    if (text.len >= 3 && memcmp(text.ptr, "\xef\xbb\xbf", 3) == 0)
+        text = span_after(text, 3);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, file->text.ptr, file->text.len);
+    yaml_parser_set_input_string(&parser, text.ptr, text.len);
     bool fine = read_events(&reader, &parser);
     yaml_parser_delete(&parser);
     return fine ? reader.root : NULL;

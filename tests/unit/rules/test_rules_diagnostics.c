@@ -63,6 +63,9 @@ TEST(test_what_is_no_yaml_is_told_where_it_ends_to_be)
          "a.yaml:1:10: invalid YAML: control characters are not allowed\n"},
         {"domain: d\n---\ndomain: e\n", "a.yaml:2:1: expected one document in a file, found "
                                         "another; give it its own file\n"},
+        {"\xef\xbb\xbf"
+         "domain: *x\n",
+         "a.yaml:1:9: there is no anchor \"x\" above\n"},
         {"domain: *x\n", "a.yaml:1:9: there is no anchor \"x\" above\n"},
         {"domain: &x [*x]\n", "a.yaml:1:13: an alias inside its own anchor\n"},
         {"domain: !!int 5\n", "a.yaml:1:9: tags other than !!str have no meaning here\n"},

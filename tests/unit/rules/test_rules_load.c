@@ -161,6 +161,18 @@ TEST(test_what_others_accept_is_accepted)
     rules_unref(rules);
 }
 
+/* Some editors write a mark of UTF-8 first. */
+TEST(test_a_mark_before_the_text_is_skipped)
+{
+    struct rules *rules = rules_of("\xef\xbb\xbf"
+                                   "domain: d\n"
+                                   "descriptors:\n"
+                                   "  - key: k\n"
+                                   "    rate_limit: {unit: day, requests_per_unit: 1}\n");
+    assert_int_equal(rules_count(rules), 1);
+    rules_unref(rules);
+}
+
 TEST(test_anchors_and_merges_stand_for_what_they_name)
 {
     struct rules *rules = rules_of("domain: d\n"
