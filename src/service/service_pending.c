@@ -200,6 +200,8 @@ static void refuse_fault(const struct evaluation *evaluation, struct reply *repl
     const char *message = evaluation->fault_message;
     if (evaluation->fault == BACKEND_GONE)
         message = GONE;
+    if (evaluation->fault == BACKEND_CONFLICT)
+        message = SERVICE_ID_OTHER;
     service_refuse_as(reply, (enum reply_error)errors[evaluation->fault],
                       message != NULL ? message : "the store is unavailable");
 }

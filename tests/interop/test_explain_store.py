@@ -140,7 +140,7 @@ def test_what_is_no_state_is_told(rules, redis):
     name = key_of(rules, redis.url, "ip=bad")["name"]
     redis.cli("SET", name, "junk")
     _, err = stint("explain", "--rules", rules, "--store", redis.url, "api", "ip=bad", code=1)
-    assert "--store: the store rejects the command" in err
+    assert "--store: the key in the store holds no state that this version can read" in err
 
 
 def test_a_password_is_used_and_not_told(rules):

@@ -114,3 +114,21 @@ def test_pools_of_a_store_that_stands_still(tmp_path):
     # Some waited for the store first, and now and then one tries whether it is back.
     assert stopped + waited == len(refused) and stopped == sum(STOPPED in one for one in refused)
     assert stopped > 30 and waited >= 3
+
+
+@pytest.mark.parametrize("spoil", ["'RPUSH', KEYS[1], 'x'", "'SET', KEYS[1], 'junk'"])
+def test_a_key_that_cannot_be_read_stops_no_other(redis, spoil):
+    """Nothing else is asked, so that no success stands between its errors."""
+    with Fleet(1, redis.url, rules=RULES) as fleet:
+        server = fleet.servers[0]
+        with fleet.crowd(by_rule("fleet", "user", ["bad"]), connections=1, rate=50) as crowd:
+            wait_until_served(crowd, 1)
+            name, = redis.cli("--scan", "--pattern", "*bad*").split()
+            redis.cli("EVAL", f"redis.call('DEL', KEYS[1]) redis.call({spoil})", 1, name)
+            until(lambda: figure(server, "stint_store_errors_total", reason="state") >= 30,
+                  "errors of that key")
+            assert figure(server, STATE) == 0 and fleet.readiness(server)[0] == 200
+            with fleet.crowd(by_rule("fleet", "user", ["good"]), connections=1, rate=5) as other:
+                until(lambda: len(other.seen) >= 10, "answers for another key")
+            assert set(outcomes(other.seen)) == {"allow"}
+        assert failures(server)[0] == 0

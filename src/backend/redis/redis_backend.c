@@ -231,6 +231,8 @@ static const char *message_of(struct span text)
         return "the store is a node of a cluster: expected redis-cluster:// in its URL";
     case REDIS_ERROR_CROSSSLOT:
         return "the store reports keys of one script in several slots";
+    case REDIS_ERROR_KEY:
+        return "the key in the store holds no state that this version can read";
     default:
         return "the store rejects the command";
     }
@@ -282,8 +284,11 @@ const char *redis_backend_reason(const struct redis_backend *store, enum link_ou
                                      [LINK_LOST] = BACKEND_ERROR_LOST};
     const char *why = router_error(store->router);
     *fault = faults[outcome];
-    if (outcome == LINK_REFUSED)
+    if (outcome == LINK_REFUSED) {
+        if (redis_error_of(reply->text) == REDIS_ERROR_KEY)
+            *fault = BACKEND_ERROR_STATE;
         return message_of(reply->text);
+    }
     if (outcome == LINK_DONE)
         return "the store's reply is not that of a stint script";
     if (router_unavailable_since(store->router) == 0)

@@ -214,7 +214,7 @@ static bool begins_with(struct span text, const char *word)
 {
     size_t len = strlen(word);
     return text.len >= len && memcmp(text.ptr, word, len) == 0 &&
-           (text.len == len || text.ptr[len] == ' ');
+           (text.len == len || text.ptr[len] == ' ' || text.ptr[len] == ':');
 }
 
 /* Before version 7 a script's error contains that of its command: "... 1: -READONLY You ..." */
@@ -250,6 +250,10 @@ enum redis_error redis_error_of(struct span text)
         {"NOAUTH", REDIS_ERROR_DENIED},
         {"WRONGPASS", REDIS_ERROR_DENIED},
         {"NOPERM", REDIS_ERROR_DENIED},
+        {"WRONGTYPE", REDIS_ERROR_KEY},
+        {"STINT", REDIS_ERROR_KEY},
+        {"ERR user_script", REDIS_ERROR_KEY}, /* it stops at bytes that are no state */
+        {"ERR Error running script", REDIS_ERROR_KEY},
     };
     text = innermost(text);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)

@@ -68,6 +68,8 @@ enum redis_error {
     REDIS_ERROR_OUT_OF_MEMORY,
     REDIS_ERROR_CANNOT_WRITE, /* MISCONF, NOREPLICAS */
     REDIS_ERROR_DENIED,       /* NOAUTH, WRONGPASS, NOPERM */
+    REDIS_ERROR_KEY, /* a script or a command cannot use what the key holds; others are not affected
+                      */
 };
 
 /* For the text of an error; also if a script passes on the error of a command in it. */
