@@ -270,6 +270,14 @@ static void count_throttle(struct service *service, const struct request *reques
 
 /* ---- Inputs ---------------------------------------------------------------------------------- */
 
+static int check_key(struct span key, struct stint_error *error)
+{
+    if (key.len <= STINT_KEY_MAX)
+        return STINT_OK;
+    return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed", key.len,
+                   STINT_KEY_MAX);
+}
+
 static int add_items(struct service *service, const struct request *request,
                      struct stint_error *error)
 {
@@ -281,9 +289,9 @@ static int add_items(struct service *service, const struct request *request,
             spec_cache_find(&service->specs, service->table, item->quota, error);
         if (quota == NULL)
             return error->code;
-        if (item->key.len > STINT_KEY_MAX)
-            return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
-                           item->key.len, STINT_KEY_MAX);
+        int code = check_key(item->key, error);
+        if (code != 0)
+            return code;
         evaluation_add_item(evaluation, quota, item->key,
                             item->has_cost ? item->cost : request->cost);
     }
@@ -582,8 +590,10 @@ static void answer_throttle(struct service *service, const struct request *reque
 {
     assert(request->verb == REQUEST_THROTTLE);
     struct stint_error error;
-    const struct throttle_entry *entry =
-        throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
+    const struct throttle_entry *entry = NULL;
+    if (check_key(request->key, &error) == 0)
+        entry =
+            throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
     if (entry == NULL) {
         service_drop(service, request->pending);
         service_refuse(reply, &error);

@@ -93,6 +93,7 @@ def test_a_list_of_a_stronger_origin_takes_the_place_of_a_weaker(tmp_path):
     ("log_format: xml\n", 1, 13, "expected text or json"),
     ("keys: 1\nkeys: 2\n", 2, 1, "already"),
     ("keys: {a: 1}\n", 1, 7, "expected a text or a number"),
+    ("http_address_field: 'X-Real-IP:'\n", 1, 21, "expected the name of a header field"),
     ("- keys\n", 1, 1, "NAME: VALUE"),
     ("keys: [1\n", None, None, ""),
 ])
@@ -109,6 +110,8 @@ def test_faults_of_the_config_have_their_place(tmp_path, text, line, column, sai
     (["--workers", "many"], {}, "--workers: expected a whole number"),
     (["--resp", "localhost"], {}, "--resp: 'localhost' is not an address to listen at"),
     (["--log-level", "loud"], {}, "--log-level cannot be 'loud'"),
+    (["--grpc-limit-field", "X: a\r\nSet-Cookie"], {}, "expected the name of a header field"),
+    (["--http-uri-field", "X Uri"], {}, "--http-uri-field: expected the name of a header field"),
     ([], {"STINT_WORKERS": "many"}, "STINT_WORKERS: expected a whole number"),
 ])
 def test_bad_usage_is_exit_code_2(args, env, said):

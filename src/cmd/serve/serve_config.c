@@ -732,6 +732,7 @@ static void print_value(const struct setting *setting, const void *value)
     const char *word;
     switch (setting->kind) {
     case SETTING_TEXT:
+    case SETTING_FIELD_NAME:
         word = *(const char *const *)value;
         if (word != NULL)
             print_quoted(span_of_text(word));

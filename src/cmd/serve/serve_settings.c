@@ -54,6 +54,7 @@ static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-rate
             choices, message                                                                       \
     }
 #define TEXT(field, argument, value, message) ROW(TEXT, field, argument, value, 0, 0, NULL, message)
+#define FIELD_NAME(field, message) ROW(FIELD_NAME, field, "NAME", NULL, 0, 0, NULL, message)
 #define CHOICE(field, value, choices, message)                                                     \
     ROW(CHOICE, field, "NAME", value, 0, 0, choices, message)
 #define LIST(field, argument, value, choices, message)                                             \
@@ -187,12 +188,12 @@ const struct setting settings_known[] = {
          "Networks of proxies whose client-address header is trusted, such as 10.0.0.0/8"),
     LIST(http_hosts, "NAME", NULL, NULL,
          "Host names that HTTP accepts without tokens, besides addresses and localhost"),
-    TEXT(http_address_field, "NAME", NULL,
-         "Header in which trusted proxies send the address of the client"),
-    TEXT(http_uri_field, "NAME", NULL,
-         "Header in which trusted proxies send the URI of the client's request"),
-    TEXT(http_method_field, "NAME", NULL,
-         "Header in which trusted proxies send the method of the client's request"),
+    FIELD_NAME(http_address_field,
+               "Header in which trusted proxies send the address of the client"),
+    FIELD_NAME(http_uri_field,
+               "Header in which trusted proxies send the URI of the client's request"),
+    FIELD_NAME(http_method_field,
+               "Header in which trusted proxies send the method of the client's request"),
     LIST(http_fields, "STYLE", "draft-11", field_styles,
          "Styles of the RateLimit fields in HTTP responses"),
     NUMBER(http_deny_status, TEXT_OF(HTTP_DENY_STATUS), HTTP_DENY_STATUS_MIN, HTTP_DENY_STATUS_MAX,
@@ -203,12 +204,10 @@ const struct setting settings_known[] = {
            "charge or add"),
     LIST(grpc_fields, "STYLE", "off", grpc_styles,
          "gRPC: styles of the RateLimit fields that Envoy adds to responses"),
-    TEXT(grpc_limit_field, "NAME", NULL,
-         "gRPC: another name for the RateLimit-Limit field of draft-03"),
-    TEXT(grpc_remaining_field, "NAME", NULL,
-         "gRPC: another name for the RateLimit-Remaining field of draft-03"),
-    TEXT(grpc_reset_field, "NAME", NULL,
-         "gRPC: another name for the RateLimit-Reset field of draft-03"),
+    FIELD_NAME(grpc_limit_field, "gRPC: another name for the RateLimit-Limit field of draft-03"),
+    FIELD_NAME(grpc_remaining_field,
+               "gRPC: another name for the RateLimit-Remaining field of draft-03"),
+    FIELD_NAME(grpc_reset_field, "gRPC: another name for the RateLimit-Reset field of draft-03"),
     SWITCH(grpc_metadata, "false", "gRPC: send decisions to Envoy as dynamic metadata"),
     TEXT(grpc_denied_body, "TEXT", NULL,
          "gRPC: body of the response that Envoy sends to denied clients"),
@@ -407,6 +406,18 @@ static int set_text(struct settings *settings, const char **value, const char *t
     return *value != NULL ? 0 : no_memory(error);
 }
 
+/* A name that a client or a proxy can send, and that adds no second field to a response. */
+static int check_field_name(const char *shown, const char *text, struct stint_error *error)
+{
+    static const char bytes[] = "!#$%&'*+-.^_`|~0123456789"
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    if (text[0] != '\0' && text[strspn(text, bytes)] == '\0')
+        return 0;
+    return err_set(error, STINT_E_SYNTAX,
+                   "%s: expected the name of a header field, such as X-RateLimit-Limit, found '%s'",
+                   shown, text);
+}
+
 static int list_add(struct settings *settings, struct text_list *list, const char *text,
                     struct stint_error *error)
 {
@@ -444,6 +455,9 @@ static int set_value(struct settings *settings, const struct setting *setting, c
     void *value = (char *)&settings->values + setting->at;
     int code;
     switch (setting->kind) {
+    case SETTING_FIELD_NAME:
+        code = check_field_name(shown, text, error);
+        return code != 0 ? code : set_text(settings, value, text, error);
     case SETTING_TEXT:
         return text[0] != '\0' ? set_text(settings, value, text, error)
                                : err_set(error, STINT_E_SYNTAX, "%s: expected a %s, found nothing",
@@ -476,7 +490,7 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
     void *value = (char *)&settings->values + setting->at;
     if (settings->origins[index] != origin && setting_is_list(setting))
         *(struct text_list *)value = (struct text_list){0};
-    else if (text == NULL && setting->kind == SETTING_TEXT)
+    else if (text == NULL && (setting->kind == SETTING_TEXT || setting->kind == SETTING_FIELD_NAME))
         *(const char **)value = NULL;
     settings->origins[index] = origin;
     return text == NULL ? 0 : set_value(settings, setting, shown, text, error);
@@ -496,6 +510,7 @@ static bool is_same(const struct setting *setting, const struct serve_settings *
     const struct text_list *list_a = at_a, *list_b = at_b;
     switch (setting->kind) {
     case SETTING_TEXT:
+    case SETTING_FIELD_NAME:
         return is_same_text(*(const char *const *)at_a, *(const char *const *)at_b);
     case SETTING_LIST:
     case SETTING_ADDRESSES:

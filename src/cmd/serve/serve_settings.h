@@ -95,6 +95,7 @@ enum { GRPC_HITS_TAKE, GRPC_HITS_CHARGE, GRPC_HITS_ADD };
 
 enum setting_kind {
     SETTING_TEXT,
+    SETTING_FIELD_NAME, /* of HTTP */
     SETTING_CHOICE,
     SETTING_LIST,
     SETTING_ADDRESSES, /* a list of endpoints: net/listen/endpoint.h */

@@ -447,14 +447,14 @@ static bool is_full(const struct http_conn *conn)
     return byte_queue_len(&conn->out) > conn->frontend->options.limits.output_bytes;
 }
 
-static void send_answer(struct http_conn *conn, const struct http_answer *answer)
+static void send_answer(struct http_conn *conn, unsigned method, const struct http_answer *answer)
 {
     const struct http_request *request = conn->request;
     bool is_1_0 = request == NULL || request->minor == 0;
     bool ends = answer->ends_connection || request == NULL || !request->keeps_alive;
     struct http_framing framing = {
         .date = conn->frontend->date[0] != '\0' ? conn->frontend->date : NULL,
-        .is_head = request != NULL && request->method == HTTP_HEAD,
+        .is_head = method == HTTP_HEAD,
         .ends_connection = ends,
         .names_keep_alive = is_1_0 && !ends,
     };
@@ -468,7 +468,7 @@ static void refuse(struct http_conn *conn, unsigned status, const char *detail)
 {
     struct http_answer answer;
     http_frontend_refuse(conn->frontend, status, detail, &answer);
-    send_answer(conn, &answer);
+    send_answer(conn, conn->reader.parser.method, &answer);
 }
 
 static void on_answers(void *arg, uint64_t now_ns);
@@ -511,7 +511,7 @@ static void answer(struct http_conn *conn, uint64_t now_ns)
     conn->again_ns = conn->look_ns = STINT_NEVER_NS;
     http_request_message(conn->request, &message);
     if (ask(conn, &message, now_ns, &answer))
-        send_answer(conn, &answer);
+        send_answer(conn, conn->request->method, &answer);
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */

@@ -289,6 +289,10 @@ TEST(an_answer_to_head_has_no_body)
          "localhost\r\n\r\n");
     assert_string_equal(statuses_in(all_output(), true), "200 404");
     assert_non_null(strstr(answers, "Content-Length: 3\r\n"));
+    /* Nor one to a head that is refused: this field is invalid. */
+    feed("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\na b: c\r\n\r\n");
+    assert_string_equal(statuses_in(all_output(), true), "400");
+    assert_memory_equal(answers + strlen(answers) - 4, "\r\n\r\n", 4);
 }
 
 TEST(an_answer_has_its_date_and_says_whether_the_connection_stays)

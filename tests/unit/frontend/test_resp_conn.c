@@ -134,6 +134,23 @@ TEST(quit_ends_it_and_what_follows_is_not_done)
     assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
 }
 
+/* A key that is too long is an error of every command, and no denial. */
+TEST(no_command_takes_a_key_that_is_too_long)
+{
+    static char command[STINT_KEY_MAX + 100];
+    static char key[STINT_KEY_MAX + 2];
+    memset(key, 'k', STINT_KEY_MAX + 1);
+    open_frontend(NULL, NULL);
+    static const char *const forms[][2] = {
+        {"*5\r\n$11\r\nCL.THROTTLE", "\r\n$1\r\n4\r\n$1\r\n5\r\n$1\r\n5\r\n"},
+        {"*4\r\n$10\r\nSTINT.TAKE\r\n$5\r\nQUOTA\r\n$4\r\n1/1m", "\r\n"}};
+    for (size_t i = 0; i < N(forms); i++) {
+        snprintf(command, sizeof(command), "%s\r\n$65537\r\n%s%s", forms[i][0], key, forms[i][1]);
+        feed(command);
+        assert_sent("-ERR the key has 65537 bytes; at most 65536 are allowed\r\n");
+    }
+}
+
 static bool is_turn_over(void *owner)
 {
     (void)owner;
