@@ -250,6 +250,8 @@ bool suggest_duration(struct buf *to, struct span text)
     const char *unit;
     if (!read_period(&rest, &count, &unit) || take(&rest, is_word_byte).len > 0)
         return false;
+    if (text_is(text_span(unit), "mo") || text_is(text_span(unit), "y"))
+        return false; /* only the calendar has them */
     add(to, count.len > 0 ? count : text_span("1"));
     buf_add(to, "%s", unit);
     return true;

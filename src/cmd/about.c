@@ -35,7 +35,7 @@ const struct cmd cmd_all[] = {
     {"take", "take units from a server, for scripts", .run = ask_main},
     {"peek", "ask a server for the result of take, without taking", .run = ask_main},
     {"reset", "reset a key on a server", .run = ask_main},
-    {"rls", "call Envoy's rate limit service, once or as a load test", .commands = rls_commands,
+    {"rls", "call Envoy's rate limit service, or ask for its health", .commands = rls_commands,
      .bad_input = "no answer"},
     {"store", "check whether a Redis, Valkey or memcached can be shared",
      .commands = store_commands, .bad_input = "the store did not answer"},

@@ -228,8 +228,15 @@ static void save_rest(struct pace *pace)
                   held->n_lines == 1 ? " was" : "s were",
                   fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
+    const char *bytes = held->bytes + held->begin;
     signals_seen = 1; /* from here on one more signal ends the program at once */
-    if (write_all(pace, fd, held->bytes + held->begin, len) != len)
+    size_t written = write_all(pace, fd, bytes, len);
+    if (written < len && fd != STDERR_FILENO) {
+        print_message("%s has only %zu of their %zu bytes: %s%s; here are the others:", pace->rest,
+                      written, len, strerror(errno), err_advice(errno));
+        written += write_all(pace, STDERR_FILENO, bytes + written, len - written);
+    }
+    if (written < len)
         print_message("and could not all be saved: %s", strerror(errno));
     if (fd != STDERR_FILENO)
         close(fd);

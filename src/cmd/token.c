@@ -87,12 +87,12 @@ static int make_new(const struct token_options *options)
 
 static int hash_input(const struct token_options *options)
 {
-    static char text[SECRET_MAX + 2];
+    static char text[SECRET_MAX + 3];
     size_t len = fread(text, 1, sizeof(text), stdin);
     if (ferror(stdin) != 0)
         return print_failure("cannot read standard input");
     if (len > 0 && text[len - 1] == '\n')
-        len--;
+        len -= len > 1 && text[len - 2] == '\r' ? 2 : 1;
     if (len > SECRET_MAX)
         return print_failure("a secret has at most %d bytes", SECRET_MAX);
     if (memchr(text, '\n', len) != NULL)

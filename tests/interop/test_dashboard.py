@@ -398,6 +398,7 @@ def test_a_hash_is_that_of_the_secret():
     expected = "sha256:" + hashlib.sha256(secret).hexdigest() + "\n"
     assert token("hash", stdin=secret)[0] == expected
     assert token("hash", stdin=secret + b"\n")[0] == expected
+    assert token("hash", stdin=secret + b"\r\n")[0] == expected
     assert token("hash", "me", "--role", "administer,ask", stdin=secret)[0] == \
         "me ask,administer " + expected
 

@@ -230,6 +230,7 @@ descriptors:
 @pytest.mark.parametrize("args, log", [
     (["--format", "combined", "--key", "ip", "--target", "2 keys"], SAMPLE),
     (["--format", "combined", "--key", "ip+path", "--target", "5 % of requests", "--sort"], SAMPLE),
+    (["--format", "combined", "--key", "ip/64+path", "--target", "2 keys", "--sort"], SAMPLE),
     (["--format", "combined", "--key", "ip", "--algorithm", "gcra", "--sort"], ACCESS),
     (["--format", "combined", "--key", "ip", "--periods", "30s"], ACCESS),
 ])

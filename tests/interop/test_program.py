@@ -197,6 +197,18 @@ def test_pace_hands_over_what_a_closed_output_did_not_take(tmp_path):
     assert rest.read_bytes() == b"before\nb\nc\n"
 
 
+def test_pace_hands_over_what_a_full_file_did_not_take():
+    with subprocess.Popen([STINT, "pace", "--quota", "log 1/100ms", "--rest", "/dev/full"],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          bufsize=0) as running:
+        running.stdin.write(b"a\nb\nc\n")
+        running.stdin.close()
+        assert running.stdout.readline() == b"a\n"
+        running.stdout.close()
+        assert running.wait(10) == 1
+        assert running.stderr.read().endswith(b"here are the others:\nb\nc\n")
+
+
 def test_pace_refuses_a_batch_that_never_fits():
     assert "never fit" in stint("pace", "--quota", "10/1s", "--batch", "11", code=2)[1]
     assert "never fit" in stint("pace", "--quota", "gcra 10/1s burst=4", "--batch", "5", code=2)[1]

@@ -636,7 +636,10 @@ static void print_limit(FILE *out, const struct stint_quota *quota, int indent)
         fprintf(out, "%*sburst: %" PRIu32 "\n", indent + 2, "", quota->burst);
 }
 
-/* Parts that the reader of the log joins by + are nested entries; returns the indent. */
+/*
+ * Parts that the reader of the log joins by + are nested entries, with the keys that replay gives
+ * them: `ip/64` is ip. Returns the indent.
+ */
 static int print_entries(FILE *out, const struct planning *planning)
 {
     const char *given = planning->options.source.key;
@@ -645,9 +648,9 @@ static int print_entries(FILE *out, const struct planning *planning)
                                                                 : "key";
     int indent = 0;
     for (;;) {
-        size_t len = strcspn(key, "+");
+        size_t len = strcspn(key, "+"), name_len = strcspn(key, "+/");
         fprintf(out, "%*sdescriptors:\n%*s- key: ", indent, "", indent + 2, "");
-        print_quoted(out, span_of(key, len));
+        print_quoted(out, span_of(key, name_len > 0 ? name_len : len));
         putc('\n', out);
         indent += 4;
         if (key[len] == '\0')

@@ -163,7 +163,7 @@ static bool read_query(struct http_exchange *exchange, struct http_text *arena,
     if (*deny_status == 0)
         http_exchange_refuse(exchange, 400, "deny_status: expected 400 to 599");
     else if (!find_domain(exchange, arena, &exchange->frontend->call.request.domain))
-        http_exchange_refuse(exchange, 400, "no domain: use /auth?domain=NAME, or set http.domain");
+        http_exchange_refuse(exchange, 400, "no domain: use /auth?domain=NAME, or set http_domain");
     else
         return true;
     return false;
