@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
+#include "sim/input/json_mend.h"
 #include "sim/input/timestamp.h"
 
 #include <jansson.h>
@@ -42,8 +43,11 @@ void jsonl_deinit(struct jsonl *jsonl)
 {
     json_decref(jsonl->object);
     free(jsonl->names);
+    free(jsonl->mended);
     jsonl->object = NULL;
     jsonl->names = NULL;
+    jsonl->mended = NULL;
+    jsonl->mended_size = 0;
 }
 
 /* The members of the line help to choose another one. */
@@ -149,6 +153,24 @@ static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_
     return EVENT_FOUND;
 }
 
+static json_t *load(const void *bytes, size_t len, json_error_t *why)
+{
+    return json_loadb(bytes, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, why);
+}
+
+/* NULL if it is no JSON then, either, or if there is no memory. */
+static json_t *load_mended(struct jsonl *jsonl, struct span line)
+{
+    json_error_t why;
+    size_t size = JSON_MEND_GROWTH * line.len;
+    if (jsonl->mended_size < size) {
+        free(jsonl->mended);
+        jsonl->mended = malloc(size);
+        jsonl->mended_size = jsonl->mended != NULL ? size : 0;
+    }
+    return jsonl->mended != NULL ? load(jsonl->mended, json_mend(line, jsonl->mended), &why) : NULL;
+}
+
 int jsonl_parse(struct jsonl *jsonl, struct event *event, struct span line,
                 struct stint_error *error)
 {
@@ -159,8 +181,9 @@ int jsonl_parse(struct jsonl *jsonl, struct event *event, struct span line,
         return EVENT_NONE;
     json_error_t why;
     json_decref(jsonl->object);
-    jsonl->object =
-        json_loadb((const char *)line.ptr, line.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    jsonl->object = load(line.ptr, line.len, &why);
+    if (jsonl->object == NULL)
+        jsonl->object = load_mended(jsonl, line);
     if (jsonl->object == NULL)
         return err_set(error, STINT_E_SYNTAX, "expected a JSON object: %s at column %d", why.text,
                        why.column);

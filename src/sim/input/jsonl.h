@@ -22,6 +22,8 @@ struct jsonl {
     size_t n_members;
     char *names;                            /* the memory of `members` */
     struct json_t *object;                  /* of the last line: owns the key's bytes */
+    char *mended;                           /* space for a line that is not quite JSON */
+    size_t mended_size;
     char numbers[JOINED_KEY_PARTS_MAX][32]; /* parts of a key that are numbers, in text */
     struct joined_key joined;
 };

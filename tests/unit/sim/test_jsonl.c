@@ -58,6 +58,34 @@ TEST(test_times_with_decimals_are_exact)
                  UINT64_C(1431857103123456789), "a", 1);
 }
 
+/* What a client chooses, or another program writes, does not take an event out of a log. */
+TEST(test_reads_what_is_not_quite_json)
+{
+    static const char *const others[] = {"18446744073709551615",
+                                         "-9223372036854775809",
+                                         "[1e999,-1e999]",
+                                         "\"\xff\"",
+                                         "\"\xed\xa0\x80 \xc3\"",
+                                         "\"\\ud800\"",
+                                         "\"\\udc00\\ud800x\"",
+                                         "\"\\\\\xff\\\"\"",
+                                         "{\"a\":[\"\xe2\x82\",1e400]}"};
+    for (size_t i = 0; i < N(others); i++) {
+        char line[160];
+        snprintf(line, sizeof(line), "{\"other\":%s,\"time\":3,\"key\":\"a\",\"n\":2}", others[i]);
+        expect_event("key", line, 3 * NS_PER_S, "a", 2);
+    }
+    expect_event("key", "{\"time\":3,\"key\":18446744073709551615,\"n\":2}", 3 * NS_PER_S,
+                 "18446744073709551615", 2);
+    expect_event("key", "{\"time\":3,\"key\":\"a\xff\\ud800\\ud83d\\ude00\",\"n\":2}", 3 * NS_PER_S,
+                 "a\xef\xbf\xbd\xef\xbf\xbd\xf0\x9f\x98\x80", 2);
+    expect_event("key", "{\"time\":3,\"key\":\"\xc3\xa4\",\"n\":2,\"o\":\"\xff\"}", 3 * NS_PER_S,
+                 "\xc3\xa4", 2);
+    expect_malformed("{\"time\":3,\"key\":\"a\",\"n\":2,\"o\":\"\xff\",}", "unable to decode");
+    expect_malformed("{\"time\":3,\"key\":\"a\",\"n\":2,\"o\":\xff}", "unable to decode");
+    expect_malformed("{\"time\":3,\"key\":\"a\",\"n\":18446744073709551616}", "\"n\"");
+}
+
 TEST(test_refuses_what_is_no_event)
 {
     struct event event;
