@@ -272,10 +272,9 @@ static void count_throttle(struct service *service, const struct request *reques
 
 static int check_key(struct span key, struct stint_error *error)
 {
-    if (key.len <= STINT_KEY_MAX)
-        return STINT_OK;
-    return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed", key.len,
-                   STINT_KEY_MAX);
+    static const char text[] = "the key has %zu bytes; at most %d are allowed";
+    bool fits = key.len <= STINT_KEY_MAX;
+    return fits ? 0 : err_set(error, STINT_E_RANGE, text, key.len, STINT_KEY_MAX);
 }
 
 static int add_items(struct service *service, const struct request *request,
@@ -289,9 +288,8 @@ static int add_items(struct service *service, const struct request *request,
             spec_cache_find(&service->specs, service->table, item->quota, error);
         if (quota == NULL)
             return error->code;
-        int code = check_key(item->key, error);
-        if (code != 0)
-            return code;
+        if (check_key(item->key, error) != 0)
+            return error->code;
         evaluation_add_item(evaluation, quota, item->key,
                             item->has_cost ? item->cost : request->cost);
     }

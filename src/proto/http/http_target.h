@@ -23,8 +23,9 @@ struct span http_target_authority(struct span target);
 
 /*
  * Writes the path as servers interpret it, so that no other spelling of a path has a limit of its
- * own: %xx becomes its byte (%2F stays: it is no separator; %25 as well, so that no two paths become
- * one), repeated slashes become one, "." and ".." are resolved, the first slash may be missing. `text` has space for path.len + 1 bytes. Returns the length.
+ * own: %xx becomes its byte (%2F stays: it is no separator; %25 as well, so that no two paths
+ * become one), repeated slashes become one, "." and ".." are resolved, the first slash may be
+ * missing. `text` has space for path.len + 1 bytes. Returns the length.
  */
 size_t http_target_path(struct span path, uint8_t *text);
 

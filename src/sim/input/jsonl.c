@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
-#include "sim/input/json_mend.h"
+#include "sim/input/json_repair.h"
 #include "sim/input/timestamp.h"
 
 #include <jansson.h>
@@ -43,11 +43,11 @@ void jsonl_deinit(struct jsonl *jsonl)
 {
     json_decref(jsonl->object);
     free(jsonl->names);
-    free(jsonl->mended);
+    free(jsonl->repaired);
     jsonl->object = NULL;
     jsonl->names = NULL;
-    jsonl->mended = NULL;
-    jsonl->mended_size = 0;
+    jsonl->repaired = NULL;
+    jsonl->repaired_size = 0;
 }
 
 /* The members of the line help to choose another one. */
@@ -159,16 +159,17 @@ static json_t *load(const void *bytes, size_t len, json_error_t *why)
 }
 
 /* NULL if it is no JSON then, either, or if there is no memory. */
-static json_t *load_mended(struct jsonl *jsonl, struct span line)
+static json_t *load_repaired(struct jsonl *jsonl, struct span line)
 {
     json_error_t why;
-    size_t size = JSON_MEND_GROWTH * line.len;
-    if (jsonl->mended_size < size) {
-        free(jsonl->mended);
-        jsonl->mended = malloc(size);
-        jsonl->mended_size = jsonl->mended != NULL ? size : 0;
+    size_t size = JSON_REPAIR_GROWTH * line.len;
+    if (jsonl->repaired_size < size) {
+        free(jsonl->repaired);
+        jsonl->repaired = malloc(size);
+        jsonl->repaired_size = jsonl->repaired != NULL ? size : 0;
     }
-    return jsonl->mended != NULL ? load(jsonl->mended, json_mend(line, jsonl->mended), &why) : NULL;
+    return jsonl->repaired != NULL ? load(jsonl->repaired, json_repair(line, jsonl->repaired), &why)
+                                   : NULL;
 }
 
 int jsonl_parse(struct jsonl *jsonl, struct event *event, struct span line,
@@ -183,7 +184,7 @@ int jsonl_parse(struct jsonl *jsonl, struct event *event, struct span line,
     json_decref(jsonl->object);
     jsonl->object = load(line.ptr, line.len, &why);
     if (jsonl->object == NULL)
-        jsonl->object = load_mended(jsonl, line);
+        jsonl->object = load_repaired(jsonl, line);
     if (jsonl->object == NULL)
         return err_set(error, STINT_E_SYNTAX, "expected a JSON object: %s at column %d", why.text,
                        why.column);

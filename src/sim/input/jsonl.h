@@ -20,10 +20,10 @@ struct jsonl {
     const char *time, *cost;
     char *members[JOINED_KEY_PARTS_MAX]; /* of the key */
     size_t n_members;
-    char *names;                            /* the memory of `members` */
-    struct json_t *object;                  /* of the last line: owns the key's bytes */
-    char *mended;                           /* space for a line that is not quite JSON */
-    size_t mended_size;
+    char *names;           /* the memory of `members` */
+    struct json_t *object; /* of the last line: owns the key's bytes */
+    char *repaired;        /* space for a line that is not quite JSON */
+    size_t repaired_size;
     char numbers[JOINED_KEY_PARTS_MAX][32]; /* parts of a key that are numbers, in text */
     struct joined_key joined;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sim/input/json_mend.h"
+#include "sim/input/json_repair.h"
 
 #include "base/number.h"
 #include "base/utf8.h"
@@ -56,7 +56,7 @@ static bool is_too_large(struct span number)
     return !is_whole && json_error_code(&why) == json_error_numeric_overflow;
 }
 
-size_t json_mend(struct span line, char *text)
+size_t json_repair(struct span line, char *text)
 {
     bool in_string = false;
     size_t len = 0;
