@@ -16,7 +16,8 @@
  * Time is always an argument: nanoseconds since an origin that the caller chooses, 0 to
  * STINT_NOW_MAX. Decisions at a later time are STINT_NEVER. stint_now() returns a table's time.
  * Only these functions allocate memory: stint_table_open(), stint_table_close(),
- * stint_waiters_new(), stint_pool_open(), _add() and _remove(), stint_top_open() and _read().
+ * stint_table_snapshot(), stint_waiters_new(), stint_pool_open(), _add() and _remove(),
+ * stint_top_open() and _read().
  *
  * Functions that can fail return 0 or a negative enum stint_code, and describe the error in *error
  * (which may be NULL). Decisions cannot fail: a denial is a result, not an error.
@@ -407,13 +408,17 @@ STINT_API struct stint_decision stint_take_all(struct stint_table *table,
 STINT_API struct stint_decision stint_take_upto(struct stint_table *table,
                                                 const struct stint_item *items, size_t n_items,
                                                 uint64_t now_ns);
-/* The decision that a take would return; changes nothing. */
+/*
+ * The decision that a take would return, without the charge that a refusal makes under
+ * count_denied; changes nothing.
+ */
 STINT_API struct stint_decision stint_peek(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
                                            uint64_t now_ns);
 /*
- * Records units that were used already. It is refused only under a limit of 0, and for a new key
- * without a slot in a full table. `granted` is the least number that any state could record.
+ * Records units that were used already. It is refused only under a limit of 0, for a new key
+ * without a slot in a full table, and while the rule's state is of another size and holds more than
+ * the new limit. `granted` is the least number that any state could record.
  * gcra, fixed_window and sliding_counter go into debt, at most one capacity below zero; a cost of
  * 0, which is allowed otherwise, is denied until the debt is gone. Strict quotas keep the newest
  * `limit` units: the others displace the oldest, which count until the oldest that are left come
@@ -478,9 +483,10 @@ STINT_API struct stint_decision stint_reserve_expiring(struct stint_table *table
 /*
  * Closes reservations whose deadlines have passed. Examines at most slots_max slots of the ring of
  * tickets; 65,536 take about a millisecond. Returns how many slots this pass still has to examine;
- * 0: all that ended by now are closed. Call it regularly, such as once a second, from any thread of
- * any process that has the table open; concurrent calls are safe. Otherwise a reservation is closed
- * when its slot in the ring is used again.
+ * 0: this pass has ended, and what had ended when it began is closed; or another thread is at it.
+ * Call it regularly, such as once a second, from any thread of any process that has the table open;
+ * concurrent calls are safe. Otherwise a reservation is closed when its slot in the ring is used
+ * again.
  */
 STINT_API uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots_max);
 
@@ -509,8 +515,9 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
 
 /*
  * Denies the key, under every quota of the table, until until_ns; survives restart and eviction.
- * STINT_E_FULL when `blocks` keys are blocked already, STINT_E_RANGE for until_ns above
- * STINT_NOW_MAX or a key that is too long, STINT_E_MISMATCH for a table opened read-only.
+ * STINT_E_FULL when no place is free: when `blocks` keys are blocked, or earlier, since a key has
+ * few places, and a block that has ended keeps its own for skew_max. STINT_E_RANGE for until_ns
+ * above STINT_NOW_MAX or a key that is too long, STINT_E_MISMATCH for a table opened read-only.
  * stint_reset() removes it.
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
@@ -645,7 +652,8 @@ STINT_API int stint_find(const struct stint_table *table, const struct stint_quo
 
 /*
  * Writes a copy of the table, each state consistent in itself, to a file that stint_table_open()
- * accepts. The file appears whole or not at all. STINT_E_SYSTEM if it cannot be written.
+ * accepts. The file appears whole or not at all. STINT_E_SYSTEM if it cannot be written,
+ * STINT_E_SYNTAX for a path that is too long.
  */
 STINT_API int stint_table_snapshot(const struct stint_table *table, const char *path,
                                    struct stint_error *error);

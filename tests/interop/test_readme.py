@@ -228,7 +228,8 @@ def test_the_example_in_python(tmp_path):
                           env=dict(os.environ, PYTHONPATH=path), capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == output
+    # The wait is up to 62.5 s, less the time since the first take.
+    assert re.fullmatch(output.replace("63", "6[0-3]"), done.stdout), done.stdout
 
 
 def test_the_program_in_the_page_on_embedding(tmp_path, environment):
