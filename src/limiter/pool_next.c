@@ -357,6 +357,8 @@ static void choose_key(struct choice *choice)
     choice->key = choice->nearest;
     choice->decision = decision;
     choice->probe = true;
+    /* Its known wait is for the end of its cooldown; with this unit taken it may be longer. */
+    pool_record_count_return(choice->pool->record);
 }
 
 static bool could_serve(const struct pool_key *key, uint32_t cost)

@@ -40,7 +40,7 @@ static inline uint64_t pool_record_returns(const struct pool_record *record)
     return __atomic_load_n(&record->returns, __ATOMIC_ACQUIRE);
 }
 
-/* After a state was changed so that a key may be free earlier. */
+/* After a state was changed so that a known wait does not hold any more. */
 static inline void pool_record_count_return(struct pool_record *record)
 {
     /* release: the state is changed before. */

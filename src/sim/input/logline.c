@@ -216,7 +216,7 @@ int logline_parse(struct logline *logline, struct event *event, struct span line
         return malformed(error, "no HOST IDENT");
     uint64_t at_ns;
     if (!cut_user_and_date(logline, &line, &found[LOGLINE_USER], &at_ns))
-        return malformed(error, "no date in brackets");
+        return malformed(error, "no date such as [28/Feb/2015:10:05:59 +0000]");
     if (!cut_quoted(&line, &request))
         return malformed(error, "no request in quotes");
     split_request(request, &found[LOGLINE_METHOD], &found[LOGLINE_PATH]);

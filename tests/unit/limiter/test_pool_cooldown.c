@@ -140,6 +140,28 @@ TEST(test_a_probe_tries_the_nearest)
     assert_null(stint_pool_next(fixture->pool, &ask).name);
 }
 
+/* A wait that was known before a probe is for the end of the cooldown; the probe took a unit. */
+TEST(test_a_probe_makes_the_wait_longer)
+{
+    struct stint_quota quota = quota_of("log 2/1m");
+    struct stint_pool_ask ask = {.now_ns = NOW, .cost = 1};
+    fixture->pool = pool_of(fixture->table, STINT_FILL_FIRST, 1, &quota, 1, NULL);
+    assert_string_equal(stint_pool_next(fixture->pool, &ask).name, "a");
+    assert_int_equal(report(fixture->pool, "a", STINT_POOL_COOL, 10 * S, NOW), 0);
+    ask.now_ns = NOW + S;
+    assert_in_range(stint_pool_next(fixture->pool, &ask).wait_ns, 9 * S, 10 * S);
+    ask.probe = true;
+    ask.now_ns = NOW + 2 * S;
+    assert_true(stint_pool_next(fixture->pool, &ask).probe);
+    ask.probe = false;
+    ask.now_ns = NOW + 3 * S;
+    assert_int_equal(stint_pool_next(fixture->pool, &ask).wait_ns, 57 * S);
+    ask.now_ns = NOW + MINUTE - 1;
+    assert_null(stint_pool_next(fixture->pool, &ask).name);
+    ask.now_ns = NOW + MINUTE;
+    assert_string_equal(stint_pool_next(fixture->pool, &ask).name, "a");
+}
+
 /* When there is no place for one more bench, the report says so, and the key goes on. */
 TEST(test_cooldowns_may_be_full)
 {
