@@ -379,6 +379,7 @@ def test_what_belongs_to_their_store():
     ({"REDIS_TLS": "maybe", "REDIS_URL": "r:1"}, "REDIS_TLS: expected true or false"),
     ({"REDIS_TIMEOUT": "soon"}, "REDIS_TIMEOUT: expected a time"),
     ({"BACKEND_TYPE": "dynamo"}, "BACKEND_TYPE: expected redis or memcache"),
+    ({"BACKEND_TYPE": "memcache"}, "BACKEND_TYPE: memcache needs MEMCACHE_HOST_PORT"),
     ({"MEMCACHE_SRV": "_memcache._tcp"}, "MEMCACHE_SRV: servers of memcached are named"),
 ])
 def test_what_their_store_cannot_be_here_is_refused(env, said):

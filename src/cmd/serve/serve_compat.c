@@ -396,8 +396,11 @@ static int add_store(struct redis *redis, const char **shown)
     if (strcmp(backend, "memcache") != 0)
         return refuse(redis->error, "BACKEND_TYPE", "expected redis or memcache");
     *shown = "MEMCACHE_HOST_PORT";
+    /* With a table of its own each replica would allow the whole limit. */
+    if (!is_set(hosts))
+        return refuse(redis->error, "BACKEND_TYPE", "memcache needs MEMCACHE_HOST_PORT");
     int code = read_switch("MEMCACHE_TLS", &redis->is_tls, redis->error);
-    if (code == 0 && is_set(hosts))
+    if (code == 0)
         buf_add(&redis->out, "memcached%s://%s", redis->is_tls ? "s" : "", hosts);
     return code;
 }
