@@ -25,7 +25,7 @@ INLINE static inline bool set_out_hashed(struct taking *taking, struct stint_tab
 {
     assert(table_is_valid(table) && quota->derived.checked);
     const struct slots *slots = &table->slots[table_class(quota)];
-    if (slots->class == CLASS_WIDE || table->region.read_only)
+    if (!slots->is_quick)
         return false;
     uint64_t tag = slots_tag(hash);
     struct near near = slots_near(slots, hash, tag);

@@ -29,6 +29,7 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
         .state_half = layout->state_half,
         .state_size = layout->state_size,
         .class = (uint8_t) class,
+        .is_quick = class != CLASS_WIDE && !region->read_only,
     };
     if (layout->front < layout->sets)
         slots->spilled = &region->header->spilled[class];

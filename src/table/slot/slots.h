@@ -82,6 +82,7 @@ struct slots {
     uint64_t spilled_max;
     uint32_t set_size, half_size, state_offset, state_stride, state_half, state_size;
     uint8_t class; /* enum slot_class */
+    bool is_quick; /* take.c decides on its states: of 8 or 16 bytes, in memory that it may write */
 };
 
 #define PAIR_SETS 2 /* sets of a key in one part */
