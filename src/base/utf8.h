@@ -29,6 +29,12 @@ static inline size_t utf8_length(const uint8_t *text, size_t len)
     return overlong || surrogate || beyond ? 0 : need;
 }
 
+/* Length of the mark of UTF-8 that some editors write at the beginning of a text: 3, or 0. */
+static inline size_t utf8_mark_length(const uint8_t *text, size_t len)
+{
+    return len >= 3 && text[0] == 0xef && text[1] == 0xbb && text[2] == 0xbf ? 3 : 0;
+}
+
 /* The character of `n` bytes that begins at `text`; n is from utf8_length(). */
 static inline uint32_t utf8_code_point(const uint8_t *text, size_t n)
 {

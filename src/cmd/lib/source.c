@@ -4,6 +4,7 @@
 #include "cmd/lib/source.h"
 
 #include "base/ns.h"
+#include "base/utf8.h"
 #include "cmd/lib/print.h"
 
 #include <inttypes.h>
@@ -409,9 +410,8 @@ static int read_line(struct event_source *source, struct event *event, struct sp
 /* Windows tools write a mark before the first line, which is no part of it. */
 static struct span without_mark(const struct event_source *source, struct span line)
 {
-    bool has_mark = source->reader.line_number == 1 && line.len >= 3 &&
-                    memcmp(line.ptr, "\xef\xbb\xbf", 3) == 0;
-    return has_mark ? span_of(line.ptr + 3, line.len - 3) : line;
+    bool is_first = source->reader.line_number == 1;
+    return is_first ? span_after(line, utf8_mark_length(line.ptr, line.len)) : line;
 }
 
 /* 1: the next file is open, 0: there is none. */

@@ -3,6 +3,7 @@
 #include "rules/yaml/yaml_value.h"
 
 #include "algorithm/text.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <math.h>
@@ -317,9 +318,7 @@ const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file 
         return NULL;
     }
     /* libyaml skips the mark of UTF-8 only if it may choose the encoding by it. */
-    struct span text = file->text;
-    if (text.len >= 3 && memcmp(text.ptr, "\xef\xbb\xbf", 3) == 0)
-        text = span_after(text, 3);
+    struct span text = span_after(file->text, utf8_mark_length(file->text.ptr, file->text.len));
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&parser, text.ptr, text.len);
     bool fine = read_events(&reader, &parser);
