@@ -211,6 +211,12 @@ static bool is_word_byte(uint8_t c)
     return !text_is_blank(c);
 }
 
+/* Months and years differ in length: only the calendar has them. */
+static bool is_of_calendar(const char *unit)
+{
+    return text_is(text_span(unit), "mo") || text_is(text_span(unit), "y");
+}
+
 static void add(struct buf *to, struct span text)
 {
     buf_add(to, "%.*s", (int)text.len, (const char *)text.ptr);
@@ -227,8 +233,7 @@ bool suggest_spec(struct buf *to, struct span spec)
         rest = spec;
     if (!read_amount(&rest, &limit, &count, &unit) || (rest.len > 0 && !text_is_blank(rest.ptr[0])))
         return false;
-    /* Months and years differ in length: only the calendar has them. */
-    bool is_calendar = text_is(text_span(unit), "mo") || text_is(text_span(unit), "y");
+    bool is_calendar = is_of_calendar(unit);
     if (is_calendar && algorithm.len == 0)
         algorithm = text_span("fixed_window");
     add(to, algorithm);
@@ -250,8 +255,8 @@ bool suggest_duration(struct buf *to, struct span text)
     const char *unit;
     if (!read_period(&rest, &count, &unit) || take(&rest, is_word_byte).len > 0)
         return false;
-    if (text_is(text_span(unit), "mo") || text_is(text_span(unit), "y"))
-        return false; /* only the calendar has them */
+    if (is_of_calendar(unit))
+        return false;
     add(to, count.len > 0 ? count : text_span("1"));
     buf_add(to, "%s", unit);
     return true;

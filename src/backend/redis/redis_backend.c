@@ -217,9 +217,9 @@ static size_t find_parts(const struct redis_backend *store, struct named *named,
 
 /* ---- Replies of one part --------------------------------------------------------------------- */
 
-static const char *message_of(struct span text)
+static const char *message_of(enum redis_error error)
 {
-    switch (redis_error_of(text)) {
+    switch (error) {
     case REDIS_ERROR_OUT_OF_MEMORY:
         return "the store is out of memory";
     case REDIS_ERROR_CANNOT_WRITE:
@@ -285,9 +285,9 @@ const char *redis_backend_reason(const struct redis_backend *store, enum link_ou
     const char *why = router_error(store->router);
     *fault = faults[outcome];
     if (outcome == LINK_REFUSED) {
-        if (redis_error_of(reply->text) == REDIS_ERROR_KEY)
-            *fault = BACKEND_ERROR_STATE;
-        return message_of(reply->text);
+        enum redis_error error = redis_error_of(reply->text);
+        *fault = error == REDIS_ERROR_KEY ? BACKEND_ERROR_STATE : BACKEND_ERROR_OTHER;
+        return message_of(error);
     }
     if (outcome == LINK_DONE)
         return "the store's reply is not that of a stint script";

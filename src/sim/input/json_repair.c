@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#define ESCAPE_LEN 6 /* of \uXXXX */
+#define ESCAPE_LEN 6 /* of \u and four digits */
 
 static size_t put(char *text, size_t len, const void *bytes, size_t n)
 {
@@ -14,7 +14,7 @@ static size_t put(char *text, size_t len, const void *bytes, size_t n)
     return len + n;
 }
 
-/* The number in an escape \uXXXX, or 0. */
+/* The code unit that \u and four digits stand for, or 0. */
 static unsigned escaped(struct span rest)
 {
     unsigned code = 0;
@@ -41,8 +41,9 @@ static size_t escape_length(struct span rest)
 
 static size_t number_length(struct span rest)
 {
+    static const char bytes[] = "0123456789+-.eE";
     size_t len = 0;
-    while (len < rest.len && memchr("0123456789+-.eE", rest.ptr[len], 15) != NULL)
+    while (len < rest.len && memchr(bytes, rest.ptr[len], sizeof(bytes) - 1) != NULL)
         len++;
     return len;
 }
@@ -67,9 +68,11 @@ size_t json_repair(struct span line, char *text)
         if (number_len > 0) {
             n = number_len;
             bool is_quoted = is_too_large(span_of(rest.ptr, n));
-            len = put(text, len, "\"", is_quoted);
+            if (is_quoted)
+                text[len++] = '"';
             len = put(text, len, rest.ptr, n);
-            len = put(text, len, "\"", is_quoted);
+            if (is_quoted)
+                text[len++] = '"';
         } else if (in_string && rest.ptr[0] == '\\') {
             n = escape_length(rest);
             len = n > 0 ? put(text, len, rest.ptr, n) : put(text, len, "\\ufffd", ESCAPE_LEN);

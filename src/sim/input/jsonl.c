@@ -161,14 +161,13 @@ static json_t *load(const void *bytes, size_t len, json_error_t *why)
 /* NULL if it is no JSON then, either, or if there is no memory. */
 static json_t *load_repaired(struct jsonl *jsonl, struct span line)
 {
-    json_error_t why;
     size_t size = JSON_REPAIR_GROWTH * line.len;
     if (jsonl->repaired_size < size) {
         free(jsonl->repaired);
         jsonl->repaired = malloc(size);
         jsonl->repaired_size = jsonl->repaired != NULL ? size : 0;
     }
-    return jsonl->repaired != NULL ? load(jsonl->repaired, json_repair(line, jsonl->repaired), &why)
+    return jsonl->repaired != NULL ? load(jsonl->repaired, json_repair(line, jsonl->repaired), NULL)
                                    : NULL;
 }
 
