@@ -182,9 +182,8 @@ def test_pace_hands_over_what_it_read_after_a_second_signal(tmp_path):
         running.stdin.close()
 
 
-def test_pace_hands_over_what_a_closed_output_did_not_take(tmp_path):
-    rest = tmp_path / "rest"
-    rest.write_bytes(b"before\n")
+def told_after_a_closed_output(rest):
+    """What pace says that has read three lines and could release one."""
     with subprocess.Popen([STINT, "pace", "--quota", "log 1/100ms", "--rest", rest],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           bufsize=0) as running:
@@ -193,20 +192,18 @@ def test_pace_hands_over_what_a_closed_output_did_not_take(tmp_path):
         assert running.stdout.readline() == b"a\n"
         running.stdout.close()
         assert running.wait(10) == 1
-        assert b"2 lines" in running.stderr.read()
+        return running.stderr.read()
+
+
+def test_pace_hands_over_what_a_closed_output_did_not_take(tmp_path):
+    rest = tmp_path / "rest"
+    rest.write_bytes(b"before\n")
+    assert b"2 lines" in told_after_a_closed_output(rest)
     assert rest.read_bytes() == b"before\nb\nc\n"
 
 
 def test_pace_hands_over_what_a_full_file_did_not_take():
-    with subprocess.Popen([STINT, "pace", "--quota", "log 1/100ms", "--rest", "/dev/full"],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          bufsize=0) as running:
-        running.stdin.write(b"a\nb\nc\n")
-        running.stdin.close()
-        assert running.stdout.readline() == b"a\n"
-        running.stdout.close()
-        assert running.wait(10) == 1
-        assert running.stderr.read().endswith(b"here are the others:\nb\nc\n")
+    assert told_after_a_closed_output("/dev/full").endswith(b"here are the others:\nb\nc\n")
 
 
 def test_pace_refuses_a_batch_that_never_fits():

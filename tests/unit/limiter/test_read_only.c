@@ -18,15 +18,10 @@ static struct fixture fixture[1];
 
 static struct stint_table *open_table(bool read_only)
 {
-    const struct stint_table_options options = {.path = path,
-                                                .keys = 16,
-                                                .keys16 = 16,
-                                                .keys_wide = 16,
-                                                .wide_size = 512,
-                                                .tickets = 16,
-                                                .blocks = 4,
-                                                .clock = STINT_CLOCK_VIRTUAL,
-                                                .read_only = read_only};
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
+    options.keys_wide = 16;
+    options.wide_size = 512;
+    options.read_only = read_only;
     return must_open_table(&options);
 }
 
