@@ -336,7 +336,8 @@ struct stint_table_options {
     bool trust_after_crash; /* keep states as they are after an unclean boot, not full for one
                                period */
     bool must_exist;        /* do not create the file */
-    bool read_only;         /* for inspection: no decisions */
+    bool read_only;         /* for inspection: verbs are NEVER, what would change it returns
+                               STINT_E_MISMATCH or does nothing */
     uint32_t overrides;     /* keys with a quota of their own, set by a server. Default 4,096 */
     uint32_t requests;      /* answers that a server keeps for retries. Default 0: none */
 };
@@ -494,8 +495,7 @@ STINT_API uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint
  * 0, or STINT_E_GONE: for a ticket that is closed, and for one that held only concurrency units
  * whose leases have ended. *decision (may be NULL) is that of the refund or charge that was made.
  * renew returns STINT_E_MISMATCH for a ticket without concurrency units, and STINT_E_GONE also if
- * some of them have ended: the others are renewed, and the ticket stays good for them. All return
- * STINT_E_MISMATCH for a table opened read-only.
+ * some of them have ended: the others are renewed, and the ticket stays good for them.
  */
 STINT_API int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                            uint64_t now_ns, struct stint_decision *decision);
@@ -517,15 +517,11 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
  * Denies the key, under every quota of the table, until until_ns; survives restart and eviction.
  * STINT_E_FULL when no place is free: when `blocks` keys are blocked, or earlier, since a key has
  * few places, and a block that has ended keeps its own for skew_max. STINT_E_RANGE for until_ns
- * above STINT_NOW_MAX or a key that is too long, STINT_E_MISMATCH for a table opened read-only.
- * stint_reset() removes it.
+ * above STINT_NOW_MAX or a key that is too long. stint_reset() removes it.
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
                           uint64_t until_ns, uint64_t now_ns);
-/*
- * Forgets the key's state under the quota, and removes a block of the key. Nothing happens in a
- * table opened read-only.
- */
+/* Forgets the key's state under the quota, and removes a block of the key. */
 STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *quota,
                            const void *key, size_t key_len, uint64_t now_ns);
 
