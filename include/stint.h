@@ -281,6 +281,7 @@ STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, ui
 /*
  * Moves a caller-owned state to another quota, as stint_set_quota() does. now_ns must not be
  * earlier than any time at which the state was charged; later decisions use at least this time.
+ * Units of a `concurrency` state stay held; their holders may get other values.
  */
 STINT_API void stint_state_convert(const struct stint_quota *from, const void *from_state,
                                    const struct stint_quota *to, void *to_state, uint64_t now_ns);
