@@ -135,19 +135,13 @@ enum breaker_state breakers_state(const struct breakers *breakers)
     return worst;
 }
 
-/* Whether a probe is due, but no request has come to be one. */
-static bool is_due(const struct breaker *breaker, uint64_t now_ns)
-{
-    return breaker->state == BREAKER_OPEN && now_ns >= breaker->open_ends_ns;
-}
-
 /* With several servers: one that works has answered since the last of the others began to fail. */
 uint64_t breakers_failing_since(const struct breakers *breakers, uint64_t now_ns)
 {
     uint64_t since_ns = 0;
     for (uint64_t left = breakers->shut_off; left != 0;) {
         unsigned i = next_of(&left);
-        if (now_ns == 0 || !is_due(&breakers->each[i], now_ns))
+        if (now_ns == 0 || stops(&breakers->each[i], now_ns))
             since_ns = max_u64(since_ns, breakers->each[i].failing_since_ns);
     }
     return breakers->well_ns > since_ns ? 0 : since_ns;

@@ -66,7 +66,7 @@ void breakers_drop(struct breakers *breakers, const struct breakers_pass *pass);
 enum breaker_state breakers_state(const struct breakers *breakers);
 /*
  * Since when no server has succeeded, while one is shut off; 0: one answers. If a time is given,
- * servers whose probe is due are not counted.
+ * servers that would admit a probe are not counted: without requests, none comes.
  */
 uint64_t breakers_failing_since(const struct breakers *breakers, uint64_t now_ns);
 /*

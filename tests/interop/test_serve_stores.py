@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from redis_server import Redis
+from measure import metric
+from redis_server import Redis, until
 from server import Server
 from test_serve import ask, printed, serve, setting
 
@@ -18,6 +19,11 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 3, store: none}
   - key: fast
     rate_limit: {unit: hour, requests_per_unit: 3, store: fast}
+"""
+SHARED = """
+domain: d
+descriptors:
+  - {key: shared, rate_limit: {unit: second, requests_per_unit: 1000}}
 """
 NOBODY = "fast=redis://:hunter2@127.0.0.1:1"  # nobody listens there
 
@@ -51,6 +57,24 @@ def test_the_log_says_that_a_store_is_away_and_why_and_that_it_is_back():
             server.wait_for("store_back")
             assert "store=default" in next(x for x in server.lines if "store_back" in x)
             assert server.log.count("store_away") == 2 and "hunter" not in server.log
+
+
+def test_the_log_says_once_why_a_store_refuses_all():
+    """Also where the script's command is allowed, but not to load the script."""
+    target = {"domain": "d", "descriptors": [{"entries": [{"key": "shared"}]}]}
+    with Redis() as redis:
+        redis.cli("ACL", "SETUSER", "fleet", "on", ">p", "~*", "&*", "+@all", "-script")
+        with Server("--store", f"redis://fleet:p@127.0.0.1:{redis.port}", "--workers", "1",
+                    rules=SHARED) as server:
+            def status_until(text):
+                until(lambda: server.post("/v1/take", target)[0] and text in server.log, text)
+            status_until("store_away")
+            assert re.search('store=default reason="the store does not permit .*NOPERM', server.log)
+            assert metric(server.http, "stint_store_errors_total", reason="other") >= 5
+            assert metric(server.http, "stint_store_errors_total", reason="unreachable") == 0
+            redis.cli("ACL", "SETUSER", "fleet", "+script")
+            status_until("store_back")
+            assert server.log.count("store_away") == 1
 
 
 # ---- Passwords ----

@@ -111,7 +111,7 @@ def test_users_of_an_access_control_list():
         few = look(url("few"))
         assert few["fit"] and few["eviction"]["policy"] is None
         assert few["persistence"]["append_only"] is None
-        assert any("INFO is refused" in line and "NOPERM" in line for line in few["warnings"])
+        assert any("after_failover" in line and "NOPERM" in line for line in few["warnings"])
         for name, told in {"keyless": "stint:{check}", "scriptless": "SCRIPT LOAD"}.items():
             found = look(url(name), code=3)
             assert not found["fit"] and found["scripts"] is False

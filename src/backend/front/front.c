@@ -22,6 +22,7 @@ struct front {
     uint64_t failed_over_ns; /* when it was noticed; 0: never */
     uint64_t failovers;      /* the servers concerned */
     uint64_t answered_ns;    /* the last answer of any server */
+    const char *error;       /* the last failure of a server; NULL: none */
     struct denials *denials; /* NULL: none */
     struct front_ask *free_asks;
     struct backend_metrics *metrics;
@@ -185,6 +186,8 @@ static void settle(struct front *front, const struct breakers_pass *pass,
         return;
     }
     uint64_t failed = has_failed && answer->failed == 0 ? pass->servers : answer->failed;
+    if (has_failed && failed != 0)
+        front->error = answer->error;
     breakers_tell(&front->breakers, pass, failed, now_ns);
     if (failed != 0 || backend_metric(&front->metrics->state) != STORE_ASKED ||
         backend_metric(&front->metrics->unavailable_since_ns) != 0)
@@ -758,6 +761,11 @@ void front_tick(struct backend *store, uint64_t now_ns)
     backend_metric_set(&front->metrics->unavailable_since_ns, unavailable_since(front, now_ns));
 }
 
+const char *front_error(const struct backend *store)
+{
+    return front_of(store)->error;
+}
+
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
 /*
@@ -780,7 +788,8 @@ static struct front *front_of_pools(const struct backend_pools *pools)
 static void settle_pool(const struct front_pool_ask *ask, const uint64_t *asked_ns, uint64_t now_ns)
 {
     const struct backend_answer answer = {.outcome = ask->inner.answer.outcome,
-                                          .fault = ask->inner.answer.fault};
+                                          .fault = ask->inner.answer.fault,
+                                          .error = ask->inner.answer.error};
     settle(ask->front, &ask->pass, &answer, asked_ns, now_ns);
 }
 

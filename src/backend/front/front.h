@@ -53,4 +53,7 @@ struct backend_pools *front_pools(struct backend *front, struct backend_pools *i
  */
 void front_tick(struct backend *store, uint64_t now_ns);
 
+/* The message of the last request that a server failed; NULL: none has. */
+const char *front_error(const struct backend *store);
+
 #endif

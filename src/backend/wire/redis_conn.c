@@ -325,6 +325,7 @@ struct redis_conn {
     bool has_greeted;       /* the reply to HELLO has come */
     const uint8_t *loaded;  /* the script that was loaded last on this socket */
     uint64_t loaded_at;     /* where its loading ends */
+    char load_refusal[200]; /* the error of the last load; empty: there was none */
     uint64_t heard_ns;      /* when bytes came last */
 };
 
@@ -536,6 +537,7 @@ static bool begin(struct link *link)
     const struct span select[] = {span_of_text("SELECT"), span_of_text(number)};
     size_t len = command_len(hello, n_words) + command_len(select, 2);
     conn->loaded = NULL;
+    conn->load_refusal[0] = '\0';
     redis_reader_free(conn->reader);
     conn->reader = redis_reader_new(options->reply_bytes_max);
     if (conn->reader == NULL || !wire_bytes_reserve(&link->greeting, len, GREETING_MAX))
@@ -558,7 +560,8 @@ static int refused(const struct redis_reply *reply, const char *command, struct 
 static void copy(char *text, size_t size, const struct redis_reply *reply)
 {
     struct buf buf = buf_of(text, size);
-    if (reply != NULL && (reply->type == REDIS_TEXT || reply->type == REDIS_STATUS))
+    if (reply != NULL &&
+        (reply->type == REDIS_TEXT || reply->type == REDIS_STATUS || reply->type == REDIS_ERROR))
         buf_add(&buf, "%.*s", reply->text.len < size ? (int)reply->text.len : (int)size,
                 (const char *)reply->text.ptr);
 }
@@ -608,14 +611,19 @@ static void answer(struct redis_conn *conn, const struct redis_reply *reply, uin
         err_set(&link->fault, STINT_E_SYNTAX, "the store sent a reply to no command");
         link_give_up(link);
     } else if (first->skips > 0) {
-        first->skips--;
+        if (first->skips-- > first->is_asking)
+            copy(conn->load_refusal, sizeof(conn->load_refusal), is_error ? reply : NULL);
     } else if (is_error && first->script.len > 0 && !first->is_retried &&
                redis_error_of(reply->text) == REDIS_ERROR_NOSCRIPT && ask_again(conn)) {
         (void)link_take_first(link);
     } else {
         const struct link_pending pending = link_take_first(link);
         redis_answered *answered = (redis_answered *)pending.answered;
-        answered(pending.arg, is_error ? LINK_REFUSED : LINK_DONE, reply, now_ns);
+        const struct redis_reply load = {.type = REDIS_ERROR,
+                                         .text = span_of_text(conn->load_refusal)};
+        bool is_load =
+            is_error && load.text.len > 0 && redis_error_of(reply->text) == REDIS_ERROR_NOSCRIPT;
+        answered(pending.arg, is_error ? LINK_REFUSED : LINK_DONE, is_load ? &load : reply, now_ns);
     }
 }
 

@@ -122,7 +122,7 @@ struct redis_command {
     size_t n_words;
     /*
      * For an EVALSHA: its text, which is loaded if the server does not know it. Borrowed until the
-     * answer. Empty: none.
+     * answer. Empty: none. If the server refuses to load it, that error is the answer.
      */
     struct span script;
     bool is_asking; /* follows an ASK: sent after ASKING */

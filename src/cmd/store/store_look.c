@@ -252,8 +252,9 @@ static void read_info(void *arg, const struct redis_reply *reply)
     char text[STORE_WORD_MAX];
     if (reply->type != REDIS_TEXT) {
         remark(findings, WARNING,
-               "INFO is refused, so eviction and persistence are not known: %.*s", text_len(reply),
-               (const char *)reply->text.ptr);
+               "INFO is refused, so eviction and persistence are not known, and after_failover "
+               "has no effect: %.*s",
+               text_len(reply), (const char *)reply->text.ptr);
         return;
     }
     struct span info = reply->text;

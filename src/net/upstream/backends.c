@@ -25,7 +25,6 @@
  */
 #define QUIET_REPLIES 4
 #define UNAVAILABLE_REPORTED_NS NS_PER_S /* shorter outages are not reported */
-#define REFUSES "it rejects requests, or does not answer in time"
 #define ASKS_MAX_DEFAULT 4096
 #define ASK_BYTES 512 /* of one command of memcached, approximately */
 
@@ -488,20 +487,21 @@ static const char *fault_of(const struct chain *chain)
                                 : memcached_backend_fault(chain->memcached);
 }
 
-/* Reports an outage and its end: the front's metrics have the time, the connections the reason. */
+/* Reports an outage, and its end once a request shows it. */
 static void tell_unavailable(struct stores *stores, size_t index)
 {
     struct chain *chain = &stores->chains[index];
     const struct backend *last = chain->redis != NULL ? chain->redis : chain->memcached;
-    const struct backend_metrics *metrics = stores->options.metrics[index];
-    uint64_t since_ns = metrics != NULL ? backend_metric(&metrics->unavailable_since_ns) : 0;
+    const struct backend *shown = chain->front != NULL ? chain->front : last;
+    uint64_t since_ns = shown->ops->unavailable_since_ns(shown);
     bool is_unavailable =
         since_ns != 0 && (chain->is_reported_unavailable ||
                           sub_floor(now(stores), since_ns) >= UNAVAILABLE_REPORTED_NS);
     if (is_unavailable == chain->is_reported_unavailable)
         return;
     chain->is_reported_unavailable = is_unavailable;
-    const char *why = last->ops->unavailable_since_ns(last) != 0 ? fault_of(chain) : REFUSES;
+    const char *why =
+        last->ops->unavailable_since_ns(last) != 0 ? fault_of(chain) : front_error(chain->front);
     stores->options.unavailable(stores->options.unavailable_arg, index,
                                 is_unavailable ? why : NULL);
 }

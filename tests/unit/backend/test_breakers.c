@@ -81,6 +81,11 @@ TEST(a_store_is_unavailable_when_nothing_goes_well_any_more)
     /* A probe that goes well is not enough. */
     ask(&breakers, A, 0, 131 * MS);
     assert_true(breakers_failing_since(&breakers, 0) == 30 * MS);
+    /* But it is enough while no second one is sent. */
+    assert_true(breakers_failing_since(&breakers, 131 * MS) == 0);
+    struct breakers_pass second = breakers_ask(&breakers, A, 132 * MS);
+    assert_true(breakers_failing_since(&breakers, 132 * MS) == 30 * MS);
+    breakers_drop(&breakers, &second);
     ask(&breakers, A, 0, 132 * MS);
     assert_true(breakers_failing_since(&breakers, 0) == 0);
 }

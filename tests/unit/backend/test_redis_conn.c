@@ -14,6 +14,7 @@
     "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
 #define GET(key) "*2\r\n$3\r\nGET\r\n$1\r\n" key "\r\n"
 #define EVALSHA "*4\r\n$7\r\nEVALSHA\r\n$2\r\nff\r\n$1\r\n1\r\n$1\r\nk\r\n"
+#define ASKING "*1\r\n$6\r\nASKING\r\n"
 #define LOAD "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$8\r\nreturn 1\r\n"
 
 static struct redis_conn *conn;
@@ -311,6 +312,26 @@ TEST(an_unknown_script_is_loaded_once_for_all_who_wait)
     assert_replied("u refused at 6 NOSCRIPT No matching script. Please use EVAL.");
 }
 
+TEST(a_script_that_cannot_be_loaded_is_answered_with_the_reason)
+{
+    begin_ready();
+    ask_script("s", false, 1 * MS);
+    ask_script("t", true, 1 * MS);
+    assert_output(EVALSHA ASKING EVALSHA);
+    feed(NOSCRIPT "+OK\r\n" NOSCRIPT, 2 * MS);
+    assert_output(LOAD EVALSHA ASKING EVALSHA);
+    feed("-NOPERM no SCRIPT LOAD\r\n" NOSCRIPT, 3 * MS);
+    assert_replied("s refused at 3 NOPERM no SCRIPT LOAD");
+    feed("+OK\r\n" NOSCRIPT, 3 * MS); /* it waited for the same load */
+    assert_replied("t refused at 3 NOPERM no SCRIPT LOAD");
+    ask_script("u", false, 4 * MS);
+    assert_output(EVALSHA);
+    feed(NOSCRIPT, 5 * MS);
+    assert_output(LOAD EVALSHA);
+    feed("$2\r\nff\r\n" NOSCRIPT, 5 * MS); /* permitted by now */
+    assert_replied("u refused at 5 NOSCRIPT No matching script. Please use EVAL.");
+}
+
 TEST(a_retry_keeps_its_deadline)
 {
     begin_ready();
@@ -369,9 +390,9 @@ TEST(asking_goes_in_front)
 {
     begin_ready();
     ask_script("s", true, 1 * MS);
-    assert_output("*1\r\n$6\r\nASKING\r\n" EVALSHA);
+    assert_output(ASKING EVALSHA);
     feed("+OK\r\n" NOSCRIPT, 2 * MS);
-    assert_output(LOAD "*1\r\n$6\r\nASKING\r\n" EVALSHA);
+    assert_output(LOAD ASKING EVALSHA);
     feed("$2\r\nff\r\n+OK\r\n", 3 * MS);
     assert_replied("");
     feed(":1\r\n", 3 * MS);
