@@ -272,8 +272,10 @@ STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota,
 
 /*
  * expires_at returns the time from which the state equals a new one (0 for a new one). fill makes a
- * state that denies everything until until_ns and is then new. gcra has no such state: it owes all
- * the time until then instead, and admits what such a debt leaves.
+ * state that denies everything until until_ns and is then new: window up to a slot later,
+ * sliding_counter less than two periods later, and log, buckets and window no earlier than one period
+ * after time 0. gcra has no such state: it owes all the time until then instead, and admits what
+ * such a debt leaves.
  */
 STINT_API uint64_t stint_state_expires_at(const struct stint_quota *quota, const void *state);
 STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
@@ -530,8 +532,10 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * Carries a key's state from one quota to another. Period unchanged: use in any window stays
  * within the larger of the two bounds (between two gcra: within their sum), and within the new one
  * after one period; several changes within a period add up what they raise. Else the units still
- * held are carried at their latest possible time. STINT_E_FULL if the key finds no slot under the
- * new quota: the old state stays. Else the codes of stint_table_accepts().
+ * held are carried at their latest possible time. Places that are booked and have not begun count
+ * from the change: at their start the new quota may admit units beside them. STINT_E_FULL if the
+ * key finds no slot under the new quota: the old state stays. Else the codes of
+ * stint_table_accepts().
  *
  * Quotas with the same `rule` need no call: the next grant carries the state, also while callers
  * use both at once. Where their states differ in size, a caller may be denied while another carries
@@ -862,11 +866,11 @@ STINT_API void stint_top_note(struct stint_top *top, const void *key, size_t key
 enum stint_top_order { STINT_TOP_UNITS = 0, STINT_TOP_DENIED };
 
 struct stint_top_key {
-    double units, denied; /* scores: of all units noted, and of those denied */
+    double units, denied; /* scores: of all units noted; of those denied since it is in the list */
     double over_by;       /* at most this part of `units` belongs to other keys */
     double units_per_s;   /* the constant rate that has this score in the long run */
     double denied_per_s;
-    uint64_t last_ns; /* when it was noted last */
+    uint64_t last_ns; /* the latest time with which it was noted */
     uint16_t key_len;
     bool is_cut; /* the key was longer */
     uint8_t pad[5];

@@ -9,6 +9,12 @@
 
 #define ADDRESS_MAX 128 /* a full IPv6 address, a zone, brackets and a port */
 
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && text[digits] == '\0';
+}
+
 /* Removes brackets, a port and a zone; false for what cannot be an address. */
 static bool bare_address(char *text, const char *address, size_t len)
 {
@@ -19,19 +25,23 @@ static bool bare_address(char *text, const char *address, size_t len)
     text[len] = '\0';
     if (text[0] == '[') {
         char *end = strchr(text, ']');
-        if (end == NULL || (end[1] != '\0' && end[1] != ':'))
+        if (end == NULL || (end[1] != '\0' && (end[1] != ':' || !is_port(end + 2))))
             return false;
         *end = '\0';
         memmove(text, text + 1, strlen(text + 1) + 1);
     } else {
         char *colon = strchr(text, ':');
-        if (colon != NULL && strchr(colon + 1, ':') == NULL)
+        if (colon != NULL && strchr(colon + 1, ':') == NULL) {
+            if (!is_port(colon + 1))
+                return false;
             *colon = '\0'; /* one colon is a port; IPv6 has at least two */
+        }
     }
     char *zone = strchr(text, '%');
-    if (zone != NULL)
-        *zone = '\0';
-    return true;
+    if (zone == NULL)
+        return true;
+    *zone = '\0';
+    return zone[1] != '\0' && strchr(text, ':') != NULL; /* IPv4 has no zones */
 }
 
 static void keep_bits(unsigned char *bytes, size_t n_bytes, unsigned bits)

@@ -28,6 +28,7 @@ TEST(test_notation_does_not_make_a_key)
     expect_key("[2001:db8::1]", 32, 128, "2001:db8::1");
     expect_key("[2001:db8::1]:443", 32, 128, "2001:db8::1");
     expect_key("fe80::1%eth0", 32, 128, "fe80::1");
+    expect_key("[fe80::1%eth0]:65535", 32, 128, "fe80::1");
 }
 
 /* B19: an IPv4 address inside IPv6 is that IPv4 address, and cut at the IPv4 prefix. */
@@ -54,11 +55,26 @@ TEST(test_a_prefix_is_one_key)
 TEST(test_what_is_no_address_is_refused)
 {
     static const char nul[] = "192.0.2.7\0evil";
-    expect_code("", 0, 32, 64, STINT_E_SYNTAX);
-    expect_code("example.org", 11, 32, 64, STINT_E_SYNTAX);
-    expect_code("192.0.2", 7, 32, 64, STINT_E_SYNTAX);
-    expect_code("[2001:db8::1", 12, 32, 64, STINT_E_SYNTAX);
-    expect_code("[2001:db8::1]x", 14, 32, 64, STINT_E_SYNTAX);
+    static const char *const wrong[] = {
+        "",
+        "example.org",
+        "192.0.2",
+        "[2001:db8::1",
+        "[2001:db8::1]x",
+        "192.0.2.7:",
+        "192.0.2.7:foo",
+        "192.0.2.7:8 0",
+        "192.0.2.7:+80",
+        "192.0.2.7:8%3",
+        "192.0.2.7:123456",
+        "[2001:db8::1]:",
+        "[2001:db8::1]:x",
+        "192.0.2.7%eth0",
+        "[192.0.2.7%eth0]:1",
+        "fe80::1%",
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        expect_code(wrong[i], strlen(wrong[i]), 32, 64, STINT_E_SYNTAX);
     expect_code(nul, sizeof(nul) - 1, 32, 64, STINT_E_SYNTAX);
     expect_code("192.0.2.7", 9, 33, 64, STINT_E_RANGE);
     expect_code("192.0.2.7", 9, 32, 129, STINT_E_RANGE);
