@@ -273,9 +273,9 @@ STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota,
 /*
  * expires_at returns the time from which the state equals a new one (0 for a new one). fill makes a
  * state that denies everything until until_ns and is then new: window up to a slot later,
- * sliding_counter less than two periods later, and log, buckets and window no earlier than one period
- * after time 0. gcra has no such state: it owes all the time until then instead, and admits what
- * such a debt leaves.
+ * sliding_counter less than two periods later, and log, buckets and window no earlier than one
+ * period after time 0. gcra has no such state: it owes all the time until then instead, and admits
+ * what such a debt leaves.
  */
 STINT_API uint64_t stint_state_expires_at(const struct stint_quota *quota, const void *state);
 STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
