@@ -539,8 +539,8 @@ static void store_seconds(struct writing *writing, size_t store, int digits, dou
 /* Writes nothing where there are no stores. No lock is needed. */
 static void write_stores(struct writing *writing)
 {
-    static const struct store_metric asks =
-        COUNTER("store_asks", "Decisions and pool calls that needed a store.", asks);
+    static const struct store_metric asks = COUNTER(
+        "store_asks", "Decisions and pool calls of a store, also by its denial cache.", asks);
     static const struct store_metric state = GAUGE(
         "store_state", "State of a store's breaker: closed (0), probing (1), open (2).", state);
     static const struct store_metric others[] = {
