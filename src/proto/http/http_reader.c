@@ -2,6 +2,8 @@
 /* The scan passes a head to llhttp up to its last byte, and the following bytes as its body. */
 #include "proto/http/http_reader.h"
 
+#include "proto/http/http_target.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -174,6 +176,9 @@ static int on_field_end(llhttp_t *parser)
 
 /* ---- Checks of a head ------------------------------------------------------------------------ */
 
+/* What a request line has besides its method and its target. */
+#define REST_OF_LINE "  HTTP/1.1\r\n"
+
 /* RFC 3986's characters of a host and a port, including brackets and colons at any position. */
 static bool is_host(struct span host)
 {
@@ -197,6 +202,23 @@ static int check_host(struct http_reader *reader)
     if (field_of(request, span_of_text("Host"), 1).ptr != NULL)
         return refuse(reader, 400, "expected one Host field");
     return is_host(host) ? 0 : refuse(reader, 400, "the Host field is no host and port");
+}
+
+/* llhttp accepts more blanks than one, a fragment, and an empty authority. */
+static int check_line(struct http_reader *reader)
+{
+    const struct http_request *request = reader->request;
+    struct span target = span_of(request->text.bytes, request->target_len);
+    size_t method_len = strlen(llhttp_method_name((llhttp_method_t)request->method));
+    if (reader->line_len != method_len + target.len + sizeof(REST_OF_LINE) - 1)
+        return refuse(reader, 400, "expected one blank between method, target and version");
+    if (memchr(target.ptr, '#', target.len) != NULL)
+        return refuse(reader, 400, "the target has a fragment: expected it without \"#\"");
+    struct span authority = http_target_authority(target);
+    if (authority.ptr != NULL &&
+        (authority.len == 0 || authority.ptr[0] == ':' || !is_host(authority)))
+        return refuse(reader, 400, "the target has no host, or one that is invalid");
+    return 0;
 }
 
 static int check_transfer(struct http_reader *reader)
@@ -238,7 +260,8 @@ static int on_head(llhttp_t *parser)
         return refuse(reader, 505, "expected HTTP/1.1 or HTTP/1.0");
     if (parser->method == HTTP_CONNECT)
         return refuse(reader, 501, "CONNECT is not supported");
-    if (check_host(reader) != 0 || check_transfer(reader) != 0 || check_expectation(reader) != 0)
+    if (check_line(reader) != 0 || check_host(reader) != 0 || check_transfer(reader) != 0 ||
+        check_expectation(reader) != 0)
         return -1;
     if (parser->content_length > reader->limits->body_bytes)
         return refuse(reader, 413, BODY_TOO_LONG);
@@ -316,6 +339,13 @@ static bool is_plain_line(const struct http_reader *reader, const char *line, si
            *line != '\t' && memchr(line, '\r', len - 2) == NULL;
 }
 
+/* Bytes of the request line, or of an empty line before it. */
+static void count_line(struct http_reader *reader, size_t len)
+{
+    if (!reader->has_begun)
+        reader->line_len += (uint32_t)len;
+}
+
 /*
  * How many of these bytes belong to the head; *is_end if its last byte is among them. Empty lines
  * before the request line are part of it, and count.
@@ -332,15 +362,19 @@ static size_t scan_head(struct http_reader *reader, struct span bytes, bool *is_
         size_t len = lf != NULL ? (size_t)(lf - (text + at)) + 1 : bytes.len - at;
         if (lf != NULL && is_plain_line(reader, text + at, len)) {
             at += len;
+            count_line(reader, len);
             reader->has_begun = true;
             continue;
         }
-        at += scan_line(reader, text + at, len, lf != NULL, fault);
+        len = scan_line(reader, text + at, len, lf != NULL, fault);
+        at += len;
+        count_line(reader, len);
         if (*fault != NULL || lf == NULL)
             break;
         bool was_empty = reader->line == LINE_EMPTY_CR;
         *is_end = was_empty && reader->has_begun;
         reader->has_begun |= !was_empty;
+        reader->line_len = reader->has_begun ? reader->line_len : 0;
         reader->line = LINE_EMPTY;
     }
     return at;
@@ -432,6 +466,7 @@ static void begin(struct http_reader *reader)
     reader->state = READER_HEAD;
     reader->line = LINE_EMPTY;
     reader->extra_bytes = 0;
+    reader->line_len = 0;
     reader->has_begun = reader->is_field_open = reader->is_head_whole = reader->is_whole = false;
 }
 

@@ -57,6 +57,7 @@ struct http_reader {
     bool is_field_open; /* the last field's value is incomplete */
     bool is_head_whole, is_whole;
     uint32_t field_at; /* position of the last field */
+    uint32_t line_len; /* of the request line, with its end */
 };
 
 void http_reader_init(struct http_reader *reader, const struct http_reader_limits *limits);
