@@ -107,6 +107,7 @@ def test_http(server, path, body, above):
     status, answer = server.post(path, filled(body))
     assert status == 400
     assert_says_so(str(answer))
+    assert str(above) in str(answer)
 
 
 @pytest.mark.parametrize("asked, name", [

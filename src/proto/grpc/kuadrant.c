@@ -71,16 +71,6 @@ static int add_descriptor(struct rls_call *call, struct span message, struct sti
     return code;
 }
 
-static int take_amount(struct rls_call *call, const char *name, uint64_t amount,
-                       struct stint_error *error)
-{
-    if (amount > UINT32_MAX)
-        return err_set(error, STINT_E_RANGE, "%s: expected a whole number of 0 to 4294967295",
-                       name);
-    call->request.cost = (uint32_t)amount;
-    return 0;
-}
-
 /* A google.protobuf.Duration, whose fields may come in several pieces. */
 struct ttl {
     int64_t seconds;
@@ -171,7 +161,7 @@ int kuadrant_read_reserve(struct rls_call *call, struct span message,
     if (code == 0)
         code = rls_check_whole(call, error);
     if (code == 0)
-        code = take_amount(call, "amount", fields.amount, error);
+        code = rls_read_units(&call->request.cost, "amount", fields.amount, error);
     if (code == 0)
         code = take_ttl(call, &fields.ttl, error);
     if (code == 0 && fields.amount == 0) {
@@ -211,7 +201,7 @@ int kuadrant_read_commit(struct rls_call *call, struct span message, const struc
     *request = &call->request;
     int code = read_fields(call, message, true, &fields, error);
     if (code == 0)
-        code = take_amount(call, "actual_amount", fields.amount, error);
+        code = rls_read_units(&call->request.cost, "actual_amount", fields.amount, error);
     if (code == 0 && fields.id.len > 0)
         return take_id(call, fields.id, error);
     call->request.verb = REQUEST_CHARGE;

@@ -45,11 +45,15 @@ static int refuse_message(struct stint_error *error)
  * A field of 32 bits may come as a number of 64. protobuf would drop the upper bits, and a charge
  * of 2^32 + 1 would become 1.
  */
-static int too_many_units(const char *name, struct stint_error *error)
+int rls_read_units(uint32_t *units, const char *name, uint64_t number, struct stint_error *error)
 {
-    return err_set(error, STINT_E_RANGE,
-                   "%s: expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT "; " UNITS_ADVICE,
-                   name);
+    if (number > UNIT_COUNT_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "%s: expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE
+                       "), not %llu",
+                       name, (unsigned long long)number);
+    *units = (uint32_t)number;
+    return 0;
 }
 
 /* google.protobuf.UInt32Value and UInt64Value. A wrapper without a value leaves it as it was. */
@@ -93,9 +97,8 @@ static int read_limit(struct limit_override *limit, struct span message, struct 
     limit->is_told = true;
     while (code == 0 && (field = wire_read(&limit_message, &message, &value)) != 0) {
         if (field == REQUESTS) {
-            if (value.varint > UNIT_COUNT_MAX)
-                return too_many_units("limit.requests_per_unit", error);
-            limit->requests_per_unit = (uint32_t)value.varint;
+            code = rls_read_units(&limit->requests_per_unit, "limit.requests_per_unit",
+                                  value.varint, error);
         } else if (field == UNIT) {
             limit->unit = (uint32_t)min_u64(value.varint, UINT32_MAX);
         } else if (field == MULTIPLIER) {
@@ -143,8 +146,7 @@ static int take_override(struct reading *reading)
     const struct limit_override *limit = &reading->limit;
     struct stint_quota *quota = &reading->call->overrides[reading->index];
     struct stint_error fault;
-    uint32_t multiplier =
-        limit->has_multiplier ? (uint32_t)min_u64(limit->multiplier, UINT32_MAX) : 1;
+    uint64_t multiplier = limit->has_multiplier ? limit->multiplier : 1;
     int code = rls_override(quota, limit->requests_per_unit, limit->unit, multiplier, &fault);
     reading->descriptor->override = quota;
     return code == 0 ? 0
@@ -159,14 +161,10 @@ static int finish_descriptor(struct reading *reading)
     if (descriptor->n_entries == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "descriptors[%zu]: expected entries",
                        reading->index);
-    if (reading->hits > UNIT_COUNT_MAX)
-        return err_set(
-            reading->error, STINT_E_RANGE,
-            "descriptors[%zu].hits_addend: expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT
-            "; " UNITS_ADVICE,
-            reading->index);
-    descriptor->hits = (uint32_t)reading->hits;
-    return reading->limit.is_told ? take_override(reading) : 0;
+    char name[48];
+    snprintf(name, sizeof(name), "descriptors[%zu].hits_addend", reading->index);
+    int code = rls_read_units(&descriptor->hits, name, reading->hits, reading->error);
+    return code == 0 && reading->limit.is_told ? take_override(reading) : code;
 }
 
 static int read_descriptor(struct rls_call *call, size_t index, struct span message,
@@ -233,10 +231,8 @@ static int read_fields(struct rls_call *call, struct span message, struct stint_
     while (code == 0 && (field = wire_read(&request_message, &message, &value)) != 0) {
         if (field == DOMAIN)
             call->request.domain = value.bytes;
-        else if (field == HITS && value.varint > UNIT_COUNT_MAX)
-            code = too_many_units("hits_addend", error);
         else if (field == HITS)
-            call->hits_addend = (uint32_t)value.varint;
+            code = rls_read_units(&call->hits_addend, "hits_addend", value.varint, error);
         else if (field < 0)
             code = refuse_message(error);
         else
@@ -321,18 +317,18 @@ static void set_limit(struct rls_limit *limit, const struct target *status)
 }
 
 int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
-                 uint32_t unit_multiplier, struct stint_error *error)
+                 uint64_t unit_multiplier, struct stint_error *error)
 {
     if (unit <= RULE_UNIT_NONE || unit > RULE_YEAR)
         return err_set(error, STINT_E_SYNTAX,
                        "expected a unit: SECOND, MINUTE, HOUR, DAY, MONTH or YEAR");
-    if (unit_multiplier == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected a unit multiplier of 1 or more");
-    /* UINT32_MAX years exceed 64 bits: any period that long is equivalent. */
-    uint64_t length_ns = rule_unit_ns((int)unit);
-    uint64_t period_ns =
-        unit_multiplier > UINT64_MAX / length_ns ? UINT64_MAX : unit_multiplier * length_ns;
-    *quota = (struct stint_quota){.limit = requests_per_unit, .period_ns = period_ns};
+    uint64_t length_ns = rule_unit_ns((int)unit), most = PERIOD_MAX_NS / length_ns;
+    if (unit_multiplier == 0 || unit_multiplier > most)
+        return err_set(
+            error, STINT_E_RANGE, "expected a unit_multiplier of 1 to %llu for %s, not %llu",
+            (unsigned long long)most, rls_unit_names[unit], (unsigned long long)unit_multiplier);
+    *quota =
+        (struct stint_quota){.limit = requests_per_unit, .period_ns = unit_multiplier * length_ns};
     return stint_quota_check(quota, error);
 }
 

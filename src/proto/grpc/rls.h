@@ -51,10 +51,13 @@ enum rls_code rls_overall_code(const struct reply *reply);
 /*
  * RateLimitDescriptor.limit: so many per so many units (by default 1), as a quota without a rule. A
  * unit is one of RULE_SECOND … RULE_YEAR; months have 30 days and years 365. STINT_E_SYNTAX for
- * another, and for 0 units; STINT_E_RANGE for values that no quota can keep.
+ * another; STINT_E_RANGE for values that no quota can keep.
  */
 int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
-                 uint32_t unit_multiplier, struct stint_error *error);
+                 uint64_t unit_multiplier, struct stint_error *error);
+
+/* STINT_E_RANGE for more than a request may have; `name` is the field's in the message. */
+int rls_read_units(uint32_t *units, const char *name, uint64_t number, struct stint_error *error);
 
 /* ---- Requests and responses ------------------------------------------------------------------ */
 

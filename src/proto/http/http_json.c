@@ -19,7 +19,7 @@
 #define EXPONENT_FAR (INT64_C(1) << 40) /* beyond it a value is 0, or no integer */
 #define MEMBERS_MAX 32
 #define PLACE_MAX 96
-#define NAME_SHOWN_MAX 60
+#define SHOWN_MAX 60
 
 /* ---- Parsing --------------------------------------------------------------------------------- */
 
@@ -254,9 +254,6 @@ static bool read_exponent(struct parse *parse, int64_t *exponent)
     return true;
 }
 
-static const char too_big[] =
-    "too big an integer; units go up to " UNIT_COUNT_MAX_TEXT ", " UNITS_ADVICE;
-
 /* Summed as a negative number: their range is larger by one. */
 static bool add_digits(int64_t *sum, const uint8_t *digits, size_t n_digits)
 {
@@ -301,16 +298,14 @@ static bool set_integer(struct http_json_node *node, int64_t sum, bool is_negati
 
 static bool read_number_into(struct parse *parse, struct http_json_node *node)
 {
-    bool is_negative = *parse->at == '-';
+    const uint8_t *from = parse->at;
+    bool is_negative = *from == '-';
     parse->at += is_negative;
     struct span digits = span_of(parse->at, 0), fraction = digits;
     int64_t exponent = 0, sum = 0;
     digits.len = skip_digits(parse);
     if (digits.len == 0 || (digits.len > 1 && digits.ptr[0] == '0'))
         return fail(parse, "expected a value");
-    if (!is_at(parse, '.') && !is_at(parse, 'e') && !is_at(parse, 'E'))
-        return (add_digits(&sum, digits.ptr, digits.len) && set_integer(node, sum, is_negative)) ||
-               fail(parse, too_big);
     if (is_at(parse, '.')) {
         fraction = span_of(++parse->at, 0);
         fraction.len = skip_digits(parse);
@@ -319,8 +314,11 @@ static bool read_number_into(struct parse *parse, struct http_json_node *node)
     }
     if ((is_at(parse, 'e') || is_at(parse, 'E')) && !read_exponent(parse, &exponent))
         return false;
-    if (!whole_value(digits, fraction, exponent, &sum) || !set_integer(node, sum, is_negative))
+    if (!whole_value(digits, fraction, exponent, &sum) || !set_integer(node, sum, is_negative)) {
         node->kind = HTTP_JSON_REAL;
+        node->text = from;
+        node->count = (uint32_t)(parse->at - from);
+    }
     return true;
 }
 
@@ -477,18 +475,21 @@ int http_json_fault(const struct http_value *value, const char *message)
 int http_json_expected(const struct http_value *value, const char *what)
 {
     static const char *const kinds[] = {
-        [HTTP_JSON_OBJECT] = "an object",
-        [HTTP_JSON_ARRAY] = "an array",
-        [HTTP_JSON_STRING] = "a string",
-        [HTTP_JSON_INTEGER] = "this number",
-        [HTTP_JSON_REAL] = "a number that is not whole, or too large",
-        [HTTP_JSON_TRUE] = "true",
-        [HTTP_JSON_FALSE] = "false",
-        [HTTP_JSON_NULL] = "null",
+        [HTTP_JSON_OBJECT] = "an object", [HTTP_JSON_ARRAY] = "an array", [HTTP_JSON_TRUE] = "true",
+        [HTTP_JSON_FALSE] = "false",      [HTTP_JSON_NULL] = "null",
     };
+    const struct http_json_node *node = value->node;
     char message[STINT_ERROR_MAX];
     struct buf buf = buf_of(message, sizeof(message));
-    buf_add(&buf, "expected %s, not %s", what, kinds[value->node->kind]);
+    buf_add(&buf, "expected %s, not ", what);
+    const char *quote = node->kind == HTTP_JSON_STRING ? "\"" : "";
+    if (node->kind == HTTP_JSON_INTEGER)
+        buf_add(&buf, "%lld", (long long)node->integer);
+    else if (node->kind == HTTP_JSON_REAL || node->kind == HTTP_JSON_STRING)
+        buf_add(&buf, "%s%.*s%s", quote, node->count < SHOWN_MAX ? (int)node->count : SHOWN_MAX,
+                (const char *)node->text, quote);
+    else
+        buf_add(&buf, "%s", kinds[node->kind]);
     return http_json_fault(value, message);
 }
 
@@ -504,6 +505,17 @@ int http_json_text(void *to, const struct http_value *value)
     return http_json_fault(value, member->expected);
 }
 
+/* Digits alone: too large an integer. */
+static bool is_beyond_64_bits(const struct http_json_node *node)
+{
+    if (node->kind != HTTP_JSON_REAL)
+        return false;
+    for (size_t i = 0; i < node->count; i++)
+        if (node->text[i] < '0' || node->text[i] > '9')
+            return false;
+    return true;
+}
+
 int http_json_u32(void *to, const struct http_value *value)
 {
     const struct http_json_node *node = value->node;
@@ -513,9 +525,9 @@ int http_json_u32(void *to, const struct http_value *value)
         number = node->integer;
     else if (value->is_proto3 && node->kind == HTTP_JSON_STRING)
         is_integer = http_json_number(span_of(node->text, node->count), &number);
-    if (is_integer && number > UNIT_COUNT_MAX)
-        return http_json_fault(value, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT
-                                      "; " UNITS_ADVICE);
+    if (is_integer ? number > UNIT_COUNT_MAX : is_beyond_64_bits(node))
+        return http_json_expected(value, "a whole number of 0 to " UNIT_COUNT_MAX_TEXT
+                                         " (" UNITS_ADVICE ")");
     if (!is_integer || number < 0)
         return http_json_expected(value, "a whole number of 0 to " UNIT_COUNT_MAX_TEXT);
     *(uint32_t *)to = (uint32_t)number;
@@ -589,7 +601,7 @@ static int unknown_member(const struct http_value *value, struct span name,
     int nearest = nearest_name(name, names, n);
     char message[STINT_ERROR_MAX];
     struct buf buf = buf_of(message, sizeof(message));
-    int shown = name.len < NAME_SHOWN_MAX ? (int)name.len : NAME_SHOWN_MAX;
+    int shown = name.len < SHOWN_MAX ? (int)name.len : SHOWN_MAX;
     buf_add(&buf, "no member \"%.*s\" is known here", shown, (const char *)name.ptr);
     if (nearest >= 0)
         buf_add(&buf, "; did you mean \"%s\"?", names[nearest]);

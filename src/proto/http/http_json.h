@@ -21,7 +21,7 @@ enum http_json_kind {
     HTTP_JSON_ARRAY,  /* count: elements */
     HTTP_JSON_STRING, /* text, count: its bytes, without escapes */
     HTTP_JSON_INTEGER,
-    HTTP_JSON_REAL, /* not whole, or with an exponent beyond 64 bits */
+    HTTP_JSON_REAL, /* not whole, or beyond 64 bits; text, count: as it is written */
     HTTP_JSON_TRUE,
     HTTP_JSON_FALSE,
     HTTP_JSON_NULL,
@@ -55,8 +55,7 @@ static inline void http_json_deinit(struct http_json *json)
 
 /*
  * Parses the bytes as an object, nodes[0], which points into them. STINT_E_SYNTAX with line and
- * column for anything else: no object, text that is not UTF-8, integers beyond 64 bits, too much
- * depth.
+ * column for anything else: no object, text that is not UTF-8, too much depth.
  */
 int http_json_parse(struct http_json *json, struct span bytes, struct stint_error *error);
 

@@ -243,7 +243,7 @@ TEST(what_can_never_fit_is_over_the_limit)
 {
     assert_int_equal(reserve("team=a", BUDGET + 1).code, RLS_OVER_LIMIT);
     struct wire wire = reserve_wire("team=a", UINT32_MAX + UINT64_C(1), 1);
-    assert_status(call_wire("Reserve", &wire), GRPC_INVALID_ARGUMENT, "0 to 4294967295");
+    assert_status(call_wire("Reserve", &wire), GRPC_INVALID_ARGUMENT, "0 to 4294967295 (");
     wire = reserve_wire("team=a", 1, 31536001);
     assert_status(call_wire("Reserve", &wire), GRPC_INVALID_ARGUMENT, "365 days");
     assert_left("team=a", BUDGET);
