@@ -139,7 +139,7 @@ static void write_answer(struct http_text *out, const struct stint_pool_answer *
     http_text_add_text(out, replayed ? ",\"replayed\":true}" : "}");
 }
 
-/* No key is free: a problem with the time when one is. */
+/* No key is free: a problem with the time when one is. The violated policy is the pool. */
 static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *answer)
 {
     struct http_text out = http_frontend_text(ask->exchange->frontend);
@@ -148,8 +148,9 @@ static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *an
         http_answer_add(ask->exchange->answer, "Retry-After", http_text_end(&out, 0));
     }
     size_t start = out.len;
-    http_text_add(&out, "{\"type\":\"about:blank\",\"title\":\"Too Many Requests\",\"status\":429,"
-                        "\"detail\":\"No key is free; wait_ms is the time until one is.\",");
+    http_denial_begin(&out, "No key is free; wait_ms is the time until one is.");
+    http_text_json(&out, ask->pool);
+    http_text_add(&out, "],");
     write_answer(&out, answer, false);
     http_exchange_text(ask->exchange, 429, HTTP_TYPE_PROBLEM,
                        span_of(out.text + start, out.len - start));

@@ -239,7 +239,6 @@ static void write_violated(struct http_text *out, const struct request *request,
                            const struct reply *reply)
 {
     size_t n = 0;
-    http_text_add(out, "\"violated-policies\":[");
     for (size_t i = 0; i < reply->n_statuses; i++) {
         const struct target *status = &reply->statuses[i];
         if (status->decision.outcome == STINT_ALLOW || !http_fields_is_written(status))
@@ -251,17 +250,21 @@ static void write_violated(struct http_text *out, const struct request *request,
     http_text_add(out, "]");
 }
 
-static void write_denial(struct http_text *out, const struct request *request,
-                         const struct reply *reply)
+void http_denial_begin(struct http_text *out, const char *detail)
 {
     http_text_add(out,
                   "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\""
-                  ",\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"");
-    if (reply->decision.outcome == STINT_NEVER)
-        http_text_add(out, "The cost is larger than the quota ever allows.");
-    else
-        http_text_add(out, "The units are not free now; retry after retry_after_ms.");
-    http_text_add(out, "\",");
+                  ",\"title\":\"Quota exceeded\",\"status\":429");
+    http_text_member_json(out, "detail", span_of_text(detail));
+    http_text_add(out, ",\"violated-policies\":[");
+}
+
+static void write_denial(struct http_text *out, const struct request *request,
+                         const struct reply *reply)
+{
+    http_denial_begin(out, reply->decision.outcome == STINT_NEVER
+                               ? "The cost is larger than the quota ever allows."
+                               : "The units are not free now; retry after retry_after_ms.");
     write_violated(out, request, reply);
     http_text_add(out, ",");
     write_decision(out, request, reply);

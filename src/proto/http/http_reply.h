@@ -28,6 +28,9 @@ void http_reply_write(struct http_text *out, const struct request *request,
 /* {"type":"about:blank","title":"Not Found","status":404,"detail":…}; detail may be NULL. */
 void http_problem_write(struct http_text *out, unsigned status, const char *detail);
 
+/* {"type":"…#quota-exceeded","title":…,"status":429,"detail":…,"violated-policies":[ */
+void http_denial_begin(struct http_text *out, const char *detail);
+
 /* ---- Bytes of HTTP/1.1 ----------------------------------------------------------------------- */
 
 /* The parameters of an answer beside itself. */

@@ -238,8 +238,11 @@ TEST(test_a_pool_hands_out_its_keys)
     t.s.now_ns += S;
     assert_says(&t, "POST " POOL "next\n",
                 "429\nRetry-After: 59\nContent-Type: application/problem+json\n");
-    assert_non_null(strstr(t.answer, "\"status\":429,\"detail\":\"No key is free; wait_ms is the "
-                                     "time until one is.\",\"key\":null,\"wait_ms\":59000,"));
+    assert_non_null(strstr(
+        t.answer,
+        "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\"title\":"
+        "\"Quota exceeded\",\"status\":429,\"detail\":\"No key is free; wait_ms is the time until "
+        "one is.\",\"violated-policies\":[\"api-keys\"],\"key\":null,\"wait_ms\":59000,"));
     assert_null(http_send_or_wait(&t, "POST " POOL "next" JSON "{\"wait_ms\":59000}", &again_ns));
     assert_int_equal(again_ns, t.s.now_ns + 59 * S);
     t.asked_ns = 0;
