@@ -62,6 +62,17 @@ static int read_quotas(void *to, const struct http_value *value)
                            sizeof(body->quotas[0]));
 }
 
+static int read_weight(void *to, const struct http_value *value)
+{
+    const struct http_json_node *node = value->node;
+    _Static_assert(STINT_POOL_WEIGHT_MAX == 1000, "the message has it");
+    if (node->kind != HTTP_JSON_INTEGER || node->integer < 1 ||
+        node->integer > STINT_POOL_WEIGHT_MAX)
+        return http_json_expected(value, "a whole number of 1 to 1000");
+    *(uint32_t *)to = (uint32_t)node->integer;
+    return 0;
+}
+
 /* In the order of enum pool_member_bit. */
 #define AT(member) offsetof(struct pool_body, member)
 static const struct http_member pool_members[] = {
@@ -73,7 +84,7 @@ static const struct http_member pool_members[] = {
     {"outcome", NULL, read_outcome, AT(outcome), 0, NULL},
     {"cooldown_ms", NULL, http_json_ms, AT(cooldown_ns), HTTP_LIFETIME_MAX_MS, NULL},
     {"quotas", NULL, read_quotas, 0, 0, NULL},
-    {"weight", NULL, http_json_u32, AT(weight), 0, NULL},
+    {"weight", NULL, read_weight, AT(weight), 0, NULL},
     {"request_id", NULL, http_json_text, AT(id), HTTP_ID_MAX, HTTP_ID_EXPECTED},
 };
 #define N_POOL_MEMBERS (sizeof(pool_members) / sizeof(pool_members[0]))

@@ -534,18 +534,30 @@ int http_json_u32(void *to, const struct http_value *value)
     return 0;
 }
 
-int http_json_ms(void *to, const struct http_value *value)
+static int read_ms(void *to, const struct http_value *value, int64_t least_ms)
 {
     const struct http_json_node *node = value->node;
     uint64_t most_ms = value->member->most;
-    if (node->kind != HTTP_JSON_INTEGER || node->integer < 0 || (uint64_t)node->integer > most_ms) {
+    if (node->kind != HTTP_JSON_INTEGER || node->integer < least_ms ||
+        (uint64_t)node->integer > most_ms) {
         char what[80];
         struct buf buf = buf_of(what, sizeof(what));
-        buf_add(&buf, "a whole number of milliseconds, 0 to %llu", (unsigned long long)most_ms);
+        buf_add(&buf, "a whole number of milliseconds, %lld to %llu", (long long)least_ms,
+                (unsigned long long)most_ms);
         return http_json_expected(value, what);
     }
     *(uint64_t *)to = (uint64_t)node->integer * NS_PER_MS;
     return 0;
+}
+
+int http_json_ms(void *to, const struct http_value *value)
+{
+    return read_ms(to, value, 0);
+}
+
+int http_json_ms_above_0(void *to, const struct http_value *value)
+{
+    return read_ms(to, value, 1);
 }
 
 int http_json_bool(void *to, const struct http_value *value)

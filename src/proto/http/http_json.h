@@ -133,6 +133,7 @@ http_json_reader http_json_text;
 http_json_reader http_json_u32;
 /* A uint64_t of ns: a whole number of milliseconds, at most `most`. */
 http_json_reader http_json_ms;
+http_json_reader http_json_ms_above_0;
 http_json_reader http_json_bool;
 /* A uint64_t: the `at` of a reply, a string of digits: numbers of JavaScript are too small for it.
  */

@@ -346,6 +346,10 @@ TEST(test_each_wrong_body_is_told_where)
         {"POST /json\n\n{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\"}]"
          ",\"limit\":{\"requestsPerUnit\":7,\"unit\":\"DAY\",\"unitMultiplier\":999999999}}]}",
          400, "descriptors[0].limit: expected a unit_multiplier of 1 to 3650 for DAY, not 9999999"},
+        {RESERVE "\"lifetime_ms\":0}", 400,
+         "lifetime_ms: expected a whole number of milliseconds, 1 to 31536000000, not 0"},
+        {"POST /v1/block" JSON "{" IP ",\"for_ms\":0}", 400,
+         "for_ms: expected a whole number of milliseconds, 1 to 31536000000, not 0"},
         {"POST /v1/block" JSON "{" IP "}", 400, "expected a member \\\"for_ms\\\""},
         {"POST /v1/refund" JSON "{" IP ",\"granted_at\":\"12a\"}", 400, "granted_at: expected the"},
         {"PUT /v1/overrides" JSON "{" IP "}", 400, "expected a member \\\"quota\\\""},

@@ -282,6 +282,10 @@ TEST(test_wrong_things_asked_of_pools_are_told)
         {"POST /v1/pools/p/report" JSON "{\"key\":\"k\",\"outcome\":\"cool\"}", 400, "cooldown_ms"},
         {"POST /v1/pools/p/report" JSON "{\"key\":\"k\",\"outcome\":\"ok\",\"cooldown_ms\":5}", 400,
          "nothing else has one"},
+        {"POST /v1/pools/p/add" JSON "{\"key\":\"k\",\"quotas\":[\"1/1m\"],\"weight\":0}", 400,
+         "weight: expected a whole number of 1 to 1000, not 0"},
+        {"POST /v1/pools/p/add" JSON "{\"key\":\"k\",\"quotas\":[\"1/1m\"],\"weight\":1001}", 400,
+         "weight: expected a whole number of 1 to 1000, not 1001"},
         {"POST /v1/pools/p/add" JSON "{\"key\":\"k\",\"quotas\":[]}", 400,
          "an array of 1 to 4 quotas"},
     };
