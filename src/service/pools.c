@@ -274,27 +274,6 @@ static int parse_quota(struct stint_quota *quota, struct span spec, struct stint
     return stint_quota_parse(quota, text, error);
 }
 
-static int parse_key(struct parsed_key *parsed, const struct pools_key *from,
-                     struct stint_error *error)
-{
-    int code = copy_name(&parsed->name, from->name, "key", error);
-    if (code == 0 && (from->n_quotas < 1 || from->n_quotas > STINT_POOL_QUOTAS_MAX))
-        code = err_set(error, STINT_E_RANGE, "key %s has %zu quotas; 1 to %d are needed",
-                       parsed->name.text, from->n_quotas, STINT_POOL_QUOTAS_MAX);
-    if (code == 0 && from->weight > STINT_POOL_WEIGHT_MAX)
-        code = err_set(error, STINT_E_RANGE, "key %s has weight %u; at most %d is allowed",
-                       parsed->name.text, from->weight, STINT_POOL_WEIGHT_MAX);
-    for (size_t i = 0; code == 0 && i < from->n_quotas; i++)
-        code = parse_quota(&parsed->quotas[i], from->quotas[i], error);
-    parsed->key = (struct stint_pool_key){.name = parsed->name.text,
-                                          .quotas = parsed->quotas,
-                                          .n_quotas = from->n_quotas,
-                                          .weight = from->weight};
-    return code;
-}
-
-/* ---- Definitions ----------------------------------------------------------------------------- */
-
 /* Each key has a state of its own. Whether a store can keep it is checked with all keys. */
 static int check_key(const struct pools *pools, bool is_in_store, struct parsed_key *key,
                      struct stint_error *error)
@@ -318,6 +297,27 @@ static int check_key(const struct pools *pools, bool is_in_store, struct parsed_
     return 0;
 }
 
+static int parse_key(const struct pools *pools, bool is_in_store, struct parsed_key *parsed,
+                     const struct pools_key *from, struct stint_error *error)
+{
+    int code = copy_name(&parsed->name, from->name, "key", error);
+    if (code == 0 && (from->n_quotas < 1 || from->n_quotas > STINT_POOL_QUOTAS_MAX))
+        code = err_set(error, STINT_E_RANGE, "key %s has %zu quotas; 1 to %d are needed",
+                       parsed->name.text, from->n_quotas, STINT_POOL_QUOTAS_MAX);
+    if (code == 0 && from->weight > STINT_POOL_WEIGHT_MAX)
+        code = err_set(error, STINT_E_RANGE, "key %s has weight %u; at most %d is allowed",
+                       parsed->name.text, from->weight, STINT_POOL_WEIGHT_MAX);
+    for (size_t i = 0; code == 0 && i < from->n_quotas; i++)
+        code = parse_quota(&parsed->quotas[i], from->quotas[i], error);
+    parsed->key = (struct stint_pool_key){.name = parsed->name.text,
+                                          .quotas = parsed->quotas,
+                                          .n_quotas = from->n_quotas,
+                                          .weight = from->weight};
+    return code == 0 ? check_key(pools, is_in_store, parsed, error) : code;
+}
+
+/* ---- Definitions ----------------------------------------------------------------------------- */
+
 static int compare_names(const void *a, const void *b)
 {
     const struct parsed_key *const *left = a, *const *right = b;
@@ -330,9 +330,8 @@ static int parse_definition(const struct pools *pools, const struct pools_defini
                             struct stint_error *error)
 {
     for (size_t i = 0; i < definition->n_keys; i++) {
-        int code = parse_key(&keys[i], &definition->keys[i], error);
-        if (code == 0)
-            code = check_key(pools, definition->store.len > 0, &keys[i], error);
+        int code =
+            parse_key(pools, definition->store.len > 0, &keys[i], &definition->keys[i], error);
         if (code != 0)
             return code;
         by_name[i] = &keys[i];
@@ -574,14 +573,11 @@ static int check_or_define(struct pools *pools, struct definition *definition,
     /* One more than the count, as a pool may have no keys. */
     definition->keys = calloc(n_keys + 1, sizeof(*definition->keys));
     definition->by_name = calloc(n_keys + 1, sizeof(struct parsed_key *));
-    int code = STINT_E_SYSTEM;
-    if (definition->keys == NULL || definition->by_name == NULL) {
-        err_set(error, code, "no memory for %zu keys", n_keys);
-    } else {
-        pthread_mutex_lock(&pools->lock);
-        code = define(pools, definition, error);
-        pthread_mutex_unlock(&pools->lock);
-    }
+    pthread_mutex_lock(&pools->lock);
+    int code = definition->keys == NULL || definition->by_name == NULL
+                   ? err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", n_keys)
+                   : define(pools, definition, error);
+    pthread_mutex_unlock(&pools->lock);
     free(definition->keys);
     free(definition->by_name);
     return code;
@@ -590,8 +586,7 @@ static int check_or_define(struct pools *pools, struct definition *definition,
 int pools_check(struct pools *pools, const struct pools_definition *definition,
                 struct stint_error *error)
 {
-    struct definition checked = {.given = definition};
-    return check_or_define(pools, &checked, error);
+    return check_or_define(pools, &(struct definition){.given = definition}, error);
 }
 
 int pools_define(struct pools *pools, const struct pools_definition *definition, uint64_t now_ns,
@@ -749,6 +744,12 @@ static int next_in_store(struct named_pool *pool, struct pools_caller *caller,
 
 /* ---- Adding and removing keys ---------------------------------------------------------------- */
 
+/* A quota that cannot be used is not in conflict with what the pool has. */
+static int not_a_conflict(int code, struct stint_error *error)
+{
+    return code == STINT_E_MISMATCH ? (error->code = STINT_E_SYNTAX) : code;
+}
+
 /* Adds the key, or removes that of the name: more is NULL. */
 static int change_key(struct pools *pools, struct named_pool *pool, const char *name,
                       const struct parsed_key *more, struct stint_error *error)
@@ -764,7 +765,8 @@ static int change_key(struct pools *pools, struct named_pool *pool, const char *
     else if (more == NULL && key == NULL)
         code = err_set(error, STINT_E_GONE, "the pool has no key %s", name);
     else
-        code = roster_new(&made, pool, old->keys, old->n_keys, key, more, error);
+        code = not_a_conflict(roster_new(&made, pool, old->keys, old->n_keys, key, more, error),
+                              error);
     if (code == 0)
         put_in_force(pool, made);
     pthread_mutex_unlock(&pools->lock);
@@ -778,11 +780,9 @@ int pools_add(struct pools *pools, struct span pool, const struct pools_key *key
     struct named_pool *found;
     int code = find_pool(pools, pool, &found, error);
     if (code == 0)
-        code = parse_key(&parsed, key, error);
-    if (code == 0 && found->stands == NULL)
-        code = check_key(pools, true, &parsed, error);
+        code = parse_key(pools, found->stands == NULL, &parsed, key, error);
     if (code != 0)
-        return code;
+        return not_a_conflict(code, error);
     return found->stands == NULL ? change_key(pools, found, parsed.name.text, &parsed, error)
                                  : stint_pool_add(found->stands, &parsed.key, now_ns, error);
 }

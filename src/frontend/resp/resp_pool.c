@@ -192,8 +192,9 @@ static int read_report(const struct resp_call *call, struct pools_report *report
     bool cools = resp_word_is(word, "COOL");
     *report = (struct pools_report){.key = call->args[3]};
     if (cools && call->n_args == 6) {
-        if (!resp_number_read(call->args[5], RESP_TIME_MAX_MS, &cooldown_ms))
-            return resp_refuse_number("COOL", call->args[5], 0, RESP_TIME_MAX_MS, error);
+        const uint64_t most_ms = NS_PER_YEAR / NS_PER_MS;
+        if (!resp_number_read(call->args[5], most_ms, &cooldown_ms) || cooldown_ms == 0)
+            return resp_refuse_number("COOL", call->args[5], 1, most_ms, error);
         report->outcome = STINT_POOL_COOL;
         report->cooldown_ns = cooldown_ms * NS_PER_MS;
         return STINT_OK;

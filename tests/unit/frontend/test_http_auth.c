@@ -212,15 +212,21 @@ TEST(test_a_reload_of_tokens_holds_from_the_next_request_on)
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
-TEST(test_a_pool_hands_out_its_keys)
+#define POOL "/v1/pools/api%2Dkeys/"
+
+static void open_with_pool(void)
 {
-    uint64_t again_ns;
     open_with(&(struct http_config_options){0}, NULL);
     assert_int_equal(pools_define(server_state_pools(t.s.server_state),
                                   &(struct pools_definition){.name = span_of_text("api-keys")},
                                   t.s.now_ns, NULL),
                      0);
-#define POOL "/v1/pools/api%2Dkeys/"
+}
+
+TEST(test_a_pool_hands_out_its_keys)
+{
+    uint64_t again_ns;
+    open_with_pool();
     assert_answer(&t, "GET /v1/pools\n",
                   "200\nContent-Type: application/json\n\n{\"pools\":[\"api-keys\"]}");
     assert_answer(&t, "POST " POOL "add" JSON "{\"key\":\"one\",\"quotas\":[\"log 2/1m\"]}",
@@ -256,6 +262,23 @@ TEST(test_a_pool_hands_out_its_keys)
     assert_int_equal(status_of(&t, "POST " POOL "remove" JSON "{\"key\":\"one\"}"), 200);
     assert_answer(&t, "GET " POOL "status\n",
                   "200\nContent-Type: application/json\n\n{\"keys\":[]}");
+}
+
+TEST(test_a_quota_that_no_key_can_have_is_no_conflict)
+{
+    static const char *const wrong[][2] = {
+        {"\"concurrency 5 lease=1m\"", "concurrency is not for the keys of a pool"},
+        {"\"1/1m\",\"1/1m\"", "quotas 1 and 2 of key k are the same"},
+        {"\"log 1/1m burst=2\"", "expected an option of log"},
+    };
+    open_with_pool();
+    for (size_t i = 0; i < N(wrong); i++) {
+        char request[256];
+        snprintf(request, sizeof(request), "%s%s]}",
+                 "POST " POOL "add" JSON "{\"key\":\"k\",\"quotas\":[", wrong[i][0]);
+        assert_int_equal(status_of(&t, request), 400);
+        assert_says(&t, request, wrong[i][1]);
+    }
 }
 
 TEST(test_wrong_things_asked_of_pools_are_told)

@@ -192,7 +192,7 @@ TEST(without_an_answer_there_is_no_key)
     let(BACKEND_REFUSED);
     assert_string_equal(sent(), "-GONE the pool has no such key\r\n");
     feed("STINT.POOL REPORT p a COOL 0\r\n");
-    assert_has(sent(), "-ERR a cooldown of 0");
+    assert_has(sent(), "-ERR COOL must be a whole number from 1 to 31536000000, not '0'");
     assert_int_equal(fake.n_asks, 3);
 }
 
@@ -300,6 +300,8 @@ TEST(keys_come_and_go_while_others_wait)
     assert_string_equal(sent(), "+OK\r\n");
     feed("STINT.POOL ADD p z QUOTA 1/1s\r\n");
     assert_string_equal(sent(), "-CONFLICT key z is in the pool already\r\n");
+    feed("STINT.POOL ADD p w QUOTA \"concurrency 5 lease=1m\"\r\n");
+    assert_string_equal(sent(), "-ERR concurrency is not for the keys of a pool\r\n");
     feed("STINT.POOL REMOVE p y\r\n");
     assert_int_equal(fake.asked.verb, BACKEND_POOL_LET_IN);
     let(BACKEND_DECIDED);
