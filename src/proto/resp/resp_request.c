@@ -164,7 +164,7 @@ enum word {
 
 #define BIT(word) (1u << (word))
 #define TARGET (BIT(WORD_QUOTA) | BIT(WORD_DOMAIN) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
-#define REPEATED (BIT(WORD_QUOTA) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
+#define REPEATED (BIT(WORD_QUOTA) | BIT(WORD_DESCRIPTOR))
 
 /* Options that a verb accepts, and those of which it requires one. */
 struct grammar {
@@ -258,9 +258,17 @@ static int read_ms(struct reading *reading, enum word word)
     return code;
 }
 
-static int read_text(struct reading *reading, enum word word)
+/* The same, and not empty. */
+static int next_text(struct reading *reading, enum word word, const char *what,
+                     struct span *argument)
 {
-    return next(reading, word, "a name", value_at(reading, word));
+    int code = next(reading, word, what, argument);
+    return code == STINT_OK && argument->len == 0 ? missing(reading, word, what) : code;
+}
+
+static int read_domain(struct reading *reading, enum word word)
+{
+    return next_text(reading, word, "a name", &reading->request->domain);
 }
 
 static int too_many(const struct reading *reading, enum word word, int max)
@@ -298,9 +306,13 @@ static int read_descriptor(struct reading *reading, enum word word)
     if (reading->n_args - reading->at < 2 * n)
         return missing(reading, word, "a key or a value");
     struct descriptor_entry *entries = &lists->entries[reading->n_entries];
-    for (size_t i = 0; i < n; i++, reading->at += 2)
+    for (size_t i = 0; i < n; i++, reading->at += 2) {
         entries[i] =
             (struct descriptor_entry){reading->args[reading->at], reading->args[reading->at + 1]};
+        if (entries[i].key.len == 0)
+            return err_set(reading->error, STINT_E_SYNTAX,
+                           "entry %zu of a DESCRIPTOR: expected a key that is not empty", i + 1);
+    }
     lists->descriptors[request->n_descriptors++] =
         (struct descriptor){.entries = entries, .n_entries = n};
     reading->n_entries += n;
@@ -324,8 +336,6 @@ static int read_cost(struct reading *reading, enum word word)
         last->hits = (uint32_t)cost;
         last->has_hits = true;
     } else {
-        if (reading->cost_seen)
-            return err_set(reading->error, STINT_E_SYNTAX, "COST of all is given twice");
         request->cost = (uint32_t)cost;
         reading->cost_seen = true;
     }
@@ -341,11 +351,7 @@ static int read_id(struct reading *reading, enum word word)
 
 static int read_to(struct reading *reading, enum word word)
 {
-    struct span *quota = &reading->request->quota;
-    int code = next(reading, word, "a spec", quota);
-    if (code == STINT_OK && quota->len == 0)
-        return err_set(reading->error, STINT_E_SYNTAX, "after TO a spec is missing");
-    return code;
+    return next_text(reading, word, "a spec", &reading->request->quota);
 }
 
 static int read_on_expiry(struct reading *reading, enum word word)
@@ -372,7 +378,7 @@ static int read_on_expiry(struct reading *reading, enum word word)
 /* clang-format off */
 static const struct option options[WORDS] = {
     [WORD_QUOTA] = {OPTION("QUOTA"), read_quota, 0, 0, 0},
-    [WORD_DOMAIN] = {OPTION("DOMAIN"), read_text, AT(domain), 0, 0},
+    [WORD_DOMAIN] = {OPTION("DOMAIN"), read_domain, 0, 0, 0},
     [WORD_DESCRIPTOR] = {OPTION("DESCRIPTOR"), read_descriptor, 0, 1, ENTRIES_MAX},
     [WORD_COST] = {OPTION("COST"), read_cost, 0, 0, UINT32_MAX},
     [WORD_WAIT] = {OPTION("WAIT"), read_ms, AT(wait_ns), 0, RESP_WAIT_MAX_MS},
@@ -448,6 +454,15 @@ static int check(const struct reading *reading, const struct grammar *grammar)
     return reading->lists != NULL ? check_target(reading) : STINT_OK;
 }
 
+/* A COST is of the QUOTA or DESCRIPTOR that it follows, else of all; each has at most one. */
+static bool is_repeated(const struct reading *reading, enum word word)
+{
+    bool is_of_all = reading->last != WORD_QUOTA && reading->last != WORD_DESCRIPTOR;
+    if (word == WORD_COST)
+        return is_of_all && (reading->last == WORD_COST || reading->cost_seen);
+    return (reading->seen & BIT(word) & ~REPEATED) != 0;
+}
+
 /*
  * Sets the members of the request, and rejects options that the command does not have, or lacks.
  * lists is NULL for commands without a target.
@@ -466,7 +481,7 @@ static int read_words(const struct span *args, size_t n_args, struct resp_lists 
         enum word word = find_word(args[reading.at], grammar->words);
         if (word == WORDS)
             return refuse_unknown(&reading, grammar->words, args[reading.at]);
-        if ((reading.seen & BIT(word) & ~REPEATED) != 0)
+        if (is_repeated(&reading, word))
             return err_set(error, STINT_E_SYNTAX, "%s is given twice", options[word].name);
         reading.at++;
         reading.seen |= BIT(word);

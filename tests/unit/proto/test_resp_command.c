@@ -206,10 +206,12 @@ TEST(a_cost_is_of_what_it_follows)
     assert_read("STINT.TAKE QUOTA 10/1s a WAIT 5 COST 7");
     assert_int_equal(request.cost, 7);
     assert_false(request.items[0].has_cost);
-    assert_read("STINT.TAKE QUOTA 10/1s a COST 0 COST 4294967295");
+    assert_read("STINT.TAKE QUOTA 10/1s a COST 0 WAIT 5 COST 4294967295");
     assert_int_equal(request.items[0].cost, 0);
     assert_int_equal(request.cost, UINT32_MAX);
-    assert_refused("STINT.TAKE COST 1 QUOTA 10/1s a COST 2 COST 3", "COST of all is given twice");
+    assert_refused("STINT.TAKE COST 1 QUOTA 10/1s a WAIT 5 COST 3", "COST is given twice");
+    assert_refused("STINT.TAKE QUOTA 10/1s a COST 1 COST 2", "COST is given twice");
+    assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 1 a b COST 1 COST 2", "COST is given twice");
     assert_refused("STINT.TAKE QUOTA 10/1s a COST -1", "COST must be a whole number from 0");
 }
 
@@ -229,9 +231,12 @@ TEST(a_target_is_whole_and_of_one_kind)
     assert_refused("STINT.TAKE QUOTA 1/1s k QUOTA 1/1s", "after QUOTA the key is missing");
     assert_refused("STINT.TAKE COST 2 COST 2", "given twice");
     assert_refused("STINT.TAKE COST 2 WAIT 2", "QUOTA or DOMAIN is missing");
+    assert_refused("STINT.TAKE DOMAIN '' DESCRIPTOR 1 a b", "after DOMAIN a name is missing");
     assert_refused("STINT.TAKE DOMAIN d ID x", "after DOMAIN a DESCRIPTOR is missing");
     assert_refused("STINT.TAKE DESCRIPTOR 1 a b", "QUOTA or DOMAIN is missing");
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 2 a b c", "a key or a value is missing");
+    assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 2 a b '' c",
+                   "entry 2 of a DESCRIPTOR: expected a key that is not empty");
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 0", "DESCRIPTOR must be a whole number from 1");
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 33 a", "from 1 to 32");
     assert_refused("STINT.TAKE DOMAIN d DOMAIN e DESCRIPTOR 1 a b", "DOMAIN is given twice");
