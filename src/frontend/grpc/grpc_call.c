@@ -11,6 +11,7 @@
 #include "frontend/grpc/grpc_call.h"
 
 #include "base/err.h"
+#include "base/ns.h"
 
 #include <assert.h>
 #include <gnutls/gnutls.h>
@@ -462,6 +463,12 @@ static bool is_grpc(struct span type)
     return type.len == len || type.ptr[len] == ';' || type.ptr[len] == ' ';
 }
 
+/*
+ * Some clients send 1n for a deadline that is over. Time is read once for many calls, so that less
+ * than this would be taken as still to come; no answer is that fast.
+ */
+#define TIMEOUT_MIN_NS NS_PER_US
+
 static void take_timeout(struct grpc_call *call, struct span value)
 {
     uint64_t timeout_ns;
@@ -469,6 +476,8 @@ static void take_timeout(struct grpc_call *call, struct span value)
         call->said |= GRPC_SAID_NO_TIMEOUT;
         return;
     }
+    if (timeout_ns < TIMEOUT_MIN_NS)
+        timeout_ns = 0;
     uint64_t left_ns = STINT_NEVER_NS - call->begun_ns;
     call->ends_ns = timeout_ns < left_ns ? call->begun_ns + timeout_ns : STINT_NEVER_NS;
 }

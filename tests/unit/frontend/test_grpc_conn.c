@@ -299,6 +299,18 @@ TEST(a_call_that_comes_too_late_is_not_charged)
     }
 }
 
+TEST(a_deadline_that_is_over_on_arrival_charges_nothing)
+{
+    static const char *const timeouts[] = {"0n", "0H", "1n", "999n"};
+    for (size_t i = 0; i < N(timeouts); i++) {
+        const struct field more[] = {{"grpc-timeout", timeouts[i]}, {NULL, NULL}};
+        struct heard *heard = call_limit(grpc, "k=a", more);
+        exchange(grpc);
+        assert_status(heard, GRPC_DEADLINE_EXCEEDED, "too late");
+    }
+    assert_int_equal(left(&grpc->s, "k=a"), 3);
+}
+
 TEST(timeouts_that_cannot_be_read_are_refused)
 {
     static const char *const timeouts[] = {"", "1", "m", "123456789m", "-1m", "1x", "1 m"};
