@@ -259,11 +259,20 @@ static void read_options(struct limit_reader *reader)
 
 /* ---- All keys of a limit --------------------------------------------------------------------- */
 
+/* The key that a message of stint_quota_check() names, if the file has it. */
+static int key_of(const struct limit_reader *reader, const char *message)
+{
+    for (int key = LIMIT_COUNT_DENIED; key >= LIMIT_PERIOD; key--)
+        if (has(reader, key) && strstr(message, reader->fields->shape->keys[key]) != NULL)
+            return key;
+    return LIMIT_REQUESTS_PER_UNIT;
+}
+
 static void check(struct limit_reader *reader)
 {
     struct stint_error error;
     if (stint_quota_check(&reader->limit->quota, &error) != STINT_OK)
-        schema_error(reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
+        schema_error(reader->fields, key_of(reader, error.message), "%s", error.message);
 }
 
 /* The files of envoyproxy/ratelimit may omit the number; `shadow` is no key of theirs. */

@@ -221,7 +221,13 @@ TEST(test_every_bad_value_is_told)
          "not "
          "of log\n"},
         {LIMIT(UNIT TEN "      resolution: 9\n"),
-         "a.yaml:6:26: requests_per_unit: window: resolution is 9, expected 10 to 112\n"},
+         "a.yaml:7:19: resolution: window: resolution is 9, expected 10 to 112\n"},
+        {LIMIT(UNIT TEN "      algorithm: buckets\n      count_slack: 11\n"),
+         "a.yaml:8:20: count_slack: buckets: count_slack is 11, expected at most the limit of "
+         "10\n"},
+        {LIMIT(TEN "      period: 4000d\n"),
+         "a.yaml:6:15: period: a period of 345600000000000000 ns is not within 1us and 10 years "
+         "(3650d)\n"},
         {LIMIT(UNIT TEN "      on_store_error: permit\n"),
          "a.yaml:7:23: on_store_error: expected deny, allow, local or error, found \"permit\"\n"},
         {LIMIT(UNIT TEN "      on_expiry: drop\n"),
