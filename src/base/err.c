@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 int err_set(struct stint_error *error, int code, const char *format, ...)
@@ -18,6 +19,13 @@ int err_set(struct stint_error *error, int code, const char *format, ...)
     return code;
 }
 
+static bool is_in_sandbox;
+
+void err_in_sandbox(void)
+{
+    is_in_sandbox = true;
+}
+
 const char *err_advice(int reason)
 {
     switch (reason) {
@@ -27,7 +35,11 @@ const char *err_advice(int reason)
         return "; check the path and its folder";
     case EACCES:
     case EPERM:
-        return "; give this user permission with chmod or chown";
+        return is_in_sandbox
+                   ? "; the sandbox reads the folders that were there at the start, and none that "
+                     "took the place of one: put the files into the old folder, or restart; if it "
+                     "is the old folder, use chmod or chown"
+                   : "; give this user permission with chmod or chown";
     case EISDIR:
         return "; give the path of a file";
     case EROFS:

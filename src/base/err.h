@@ -28,4 +28,7 @@ int err_set(struct stint_error *error, int code, const char *format, ...) ERR_PR
  */
 const char *err_advice(int reason);
 
+/* From now on a lack of permission may be due to the sandbox. While there is one thread. */
+void err_in_sandbox(void);
+
 #endif

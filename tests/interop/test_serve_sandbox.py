@@ -139,6 +139,22 @@ def test_rules_are_read_anew_in_every_way(tmp_path):
         assert "reload_failed" not in server.log
 
 
+def test_a_folder_that_took_the_place_of_another_is_told(tmp_path):
+    if not has_landlock():
+        pytest.skip("the kernel has no Landlock")
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "edge.yaml").write_text(RULES % 1)
+    with Server("--rules", rules) as server:
+        rules.rename(tmp_path / "old")
+        rules.mkdir()
+        (rules / "edge.yaml").write_text(RULES % 5)
+        server.tell(signal.SIGHUP)
+        server.wait_for("reload_failed")
+        assert "put the files into the old folder, or restart" in server.log, server.log
+        assert takes(server, "ann", 9) == 1
+
+
 def test_a_folder_of_links_is_read_anew(tmp_path):
     """As sites-enabled has them, with the files elsewhere."""
     (tmp_path / "available").mkdir()

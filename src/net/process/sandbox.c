@@ -214,6 +214,8 @@ int sandbox_files(const struct sandbox_paths *paths, struct stint_error *error)
     if (code == 0 && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
                       syscall(SYS_landlock_restrict_self, ruleset, 0) != 0))
         code = files_fail("it cannot be entered", error);
+    if (code == 0)
+        err_in_sandbox();
     close(ruleset);
     return code;
 }
