@@ -14,6 +14,7 @@ from program import SOURCE, STINT
 from server import free_port
 
 OFF = ["--resp", "off", "--http", "off", "--grpc", "off"]
+ONE = ["--resp", "127.0.0.1:0", *OFF[2:]]
 POOL = ["--state", "{folder}/pool", "--quota", "9/1h", "--keys"]
 MISSING = "No such file or directory; check the path and its folder"
 CLOSED = "Permission denied; give this user permission with chmod or chown"
@@ -30,7 +31,7 @@ ROWS = [
      MISSING + ", or choose another with --resp"),
     (["serve", *OFF[2:], "--resp", "unix:{folder}/lines"], 1,
      "a file that is no socket; remove it, or choose another path with --resp"),
-    (["serve", *OFF, "--control", "{folder}/none/socket"], 1,
+    (["serve", *ONE, "--control", "{folder}/none/socket"], 1,
      MISSING + ", or choose another with --control"),
     (["serve", *OFF[2:], "--insecure", "--resp", "192.0.2.1:7379"], 1,
      "; give an interface of this machine that address, or choose another with --resp"),
@@ -39,10 +40,10 @@ ROWS = [
     (["plan", "{folder}/none"], 1, "cannot open {folder}/none: " + MISSING),
     (["table", "{folder}/none"], 1, "cannot open {folder}/none: " + MISSING),
     (["rules", "check", "{folder}/none"], 1, "cannot read {folder}/none: " + MISSING),
-    (["serve", *OFF, "--rules", "{folder}/none"], 1, "{folder}/none: " + MISSING),
-    (["serve", *OFF, "--config", "{folder}/none"], 1, "{folder}/none: " + MISSING),
-    (["serve", *OFF, "--tokens", "{folder}/none"], 1, "{folder}/none: " + MISSING),
-    (["serve", *OFF, "--state", "{folder}/none/state"], 1, MISSING),
+    (["serve", *ONE, "--rules", "{folder}/none"], 1, "{folder}/none: " + MISSING),
+    (["serve", *ONE, "--config", "{folder}/none"], 1, "{folder}/none: " + MISSING),
+    (["serve", *ONE, "--tokens", "{folder}/none"], 1, "{folder}/none: " + MISSING),
+    (["serve", *ONE, "--state", "{folder}/none/state"], 1, MISSING),
     (["take", "--quota", "1/1s", "--token-file", "{folder}/none", "k"], 1, MISSING),
     (["pool", "next", *POOL, "@{folder}/none"], 1, "{folder}/none: " + MISSING),
     (["pool", "next", "--state", "{folder}/none/pool", *POOL[2:], "a"], 1, MISSING),
@@ -83,8 +84,8 @@ ROWS = [
 OTHERS_ROWS = [
     (["replay", "--quota", "1/1s", "{folder}/closed"], "cannot open {folder}/closed: " + CLOSED),
     (["rules", "check", "{folder}/closed"], "{folder}/closed: " + CLOSED),
-    (["serve", *OFF, "--tokens", "{folder}/closed"], "{folder}/closed: " + CLOSED),
-    (["serve", *OFF, "--state", "{folder}/state"], CLOSED),
+    (["serve", *ONE, "--tokens", "{folder}/closed"], "{folder}/closed: " + CLOSED),
+    (["serve", *ONE, "--state", "{folder}/state"], CLOSED),
     (["serve", *OFF[2:], "--resp", "unix:{folder}/socket"],
      "unix:{folder}/socket: " + CLOSED + ", or choose another with --resp"),
 ]

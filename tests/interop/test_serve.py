@@ -113,6 +113,13 @@ def test_faults_of_the_config_have_their_place(tmp_path, text, line, column, sai
     (["--grpc-limit-field", "X: a\r\nSet-Cookie"], {}, "expected the name of a header field"),
     (["--http-uri-field", "X Uri"], {}, "--http-uri-field: expected the name of a header field"),
     ([], {"STINT_WORKERS": "many"}, "STINT_WORKERS: expected a whole number"),
+    (["--metrics-path", "figures"], {}, "--metrics-path: expected a PATH that begins with /, found "
+     "'figures'"),
+    (["a.yaml"], {}, "unexpected 'a.yaml': expected an option; for rules, --rules a.yaml"),
+    (["a", "b"], {}, "unexpected 'a': "),
+    (["--rules", "a.yaml", "--insecure", "false"], {}, "unexpected 'false': the value of a switch "
+     "follows '=', as in --insecure=false"),
+    (["--resp", "off", "--http", "off", "--grpc", "off"], {}, "are all off: expected an address"),
 ])
 def test_bad_usage_is_exit_code_2(args, env, said):
     assert said in serve(*args, code=2, env=env)

@@ -245,7 +245,7 @@ def test_the_unit_files_are_correct(tmp_path):
 def test_the_unit_starts_what_the_program_takes():
     """The options of the unit file are such as --print-config accepts."""
     text = (UNIT / "stint.service").read_text()
-    command = re.search(r"^ExecStart=(.*(?:\\\n.*)*)", text, re.M)[1].replace("\\\n", " ")
+    command = re.search(r"^ExecStart=((?:.*\\\n)*.*)", text, re.M)[1].replace("\\\n", " ")
     words = [word.replace("%S", "/var/lib").replace("%t", "/run") for word in command.split()]
     config = re.search(r"--config (\S+)", command)
     if config:

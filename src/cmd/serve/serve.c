@@ -763,6 +763,17 @@ static int serve(struct settings *settings, const struct settings_line *line, ch
     return code;
 }
 
+/* Sockets of systemd, and those of a predecessor, need no address. */
+static int check_listens(const struct serve_settings *settings, struct stint_error *error)
+{
+    if (settings_listen(settings) || settings->replace || getenv("LISTEN_FDS") != NULL)
+        return CMD_DONE;
+    err_set(error, STINT_E_MISMATCH,
+            "resp, http, grpc, resp_tls, http_tls and grpc_tls are all off: expected an address "
+            "for one of them, such as --http 127.0.0.1:8080");
+    return CMD_BAD_USAGE;
+}
+
 int serve_main(int argc, char **argv)
 {
     struct settings_line line = {.given = calloc((size_t)argc + 1, sizeof(*line.given))};
@@ -773,6 +784,8 @@ int serve_main(int argc, char **argv)
     char **successor = successor_argv(&line.arena, argc, argv);
     settings_read_line(&line, argc, argv);
     int exit_code = settings_gather(&settings, &line, &error);
+    if (exit_code == CMD_DONE && !line.prints_config)
+        exit_code = check_listens(&settings.values, &error);
     if (exit_code == CMD_DONE && line.prints_config)
         settings_print(&settings.values);
     else if (exit_code == CMD_DONE && serve(&settings, &line, successor, &error) != 0)

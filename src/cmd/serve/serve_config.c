@@ -65,10 +65,28 @@ static void read_setting(struct argp_state *state, void *input, char *value)
         memset(value, '*', strlen(value));
 }
 
-/* --rules PATH PATH... */
-static void add_rules(struct argp_state *state, void *line, char *path)
+/* The last option given of that setting, or of a switch where the name is NULL. NULL: none. */
+static const struct settings_given *given_last(const struct settings_line *line, const char *name)
 {
-    (void)state;
+    for (size_t i = line->n_given; i-- > 0;) {
+        const struct setting *setting = &settings_known[line->given[i].index];
+        if (name != NULL ? strcmp(setting->name, name) == 0 : setting->kind == SETTING_SWITCH)
+            return &line->given[i];
+    }
+    return NULL;
+}
+
+/* --rules PATH PATH...; these words come behind all options, wherever they stand. */
+static void add_rules(struct argp_state *state, void *input, char *path)
+{
+    struct settings_line *line = input;
+    const struct settings_given *is_switch = given_last(line, NULL);
+    bool value;
+    if (is_switch != NULL && setting_switch(&value, "", path, NULL) == 0)
+        argp_error(state, "unexpected '%s': the value of a switch follows '=', as in --%s=%s", path,
+                   option_names[is_switch->index], path);
+    if (given_last(line, "rules") == NULL)
+        argp_error(state, "unexpected '%s': expected an option; for rules, --rules %s", path, path);
     add_given(line, (size_t)setting_find(span_of_text("rules")), path);
 }
 

@@ -270,7 +270,7 @@ const struct setting settings_known[] = {
              "Interval at which files are checked for changes; 0: never"),
     CHOICE(metrics_names, "stint", names_of_metrics,
            "Names of metrics: stint, envoyproxy (as in its ratelimit) or both"),
-    TEXT(metrics_path, "PATH", NULL, "Additional path of /metrics"),
+    ROW(TEXT, metrics_path, "PATH", NULL, '/', 0, NULL, "Additional path of /metrics"),
     NUMBER(near_limit, "800", 0, 1000,
            "Thousandths of a limit from which on units are near it, in envoyproxy's metrics"),
     TEXT(traces, "URL", NULL,
@@ -355,7 +355,7 @@ static int set_number(const struct setting *setting, uint64_t *number, const cha
     return 0;
 }
 
-static int set_switch(bool *value, const char *shown, const char *text, struct stint_error *error)
+int setting_switch(bool *value, const char *shown, const char *text, struct stint_error *error)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -459,9 +459,14 @@ static int set_value(struct settings *settings, const struct setting *setting, c
         code = check_field_name(shown, text, error);
         return code != 0 ? code : set_text(settings, value, text, error);
     case SETTING_TEXT:
-        return text[0] != '\0' ? set_text(settings, value, text, error)
-                               : err_set(error, STINT_E_SYNTAX, "%s: expected a %s, found nothing",
-                                         shown, setting->argument);
+        if (text[0] == '\0')
+            return err_set(error, STINT_E_SYNTAX, "%s: expected a %s, found nothing", shown,
+                           setting->argument);
+        if (setting->min != 0 && (uint8_t)text[0] != setting->min)
+            return err_set(error, STINT_E_SYNTAX,
+                           "%s: expected a %s that begins with %c, found '%s'", shown,
+                           setting->argument, (int)setting->min, text);
+        return set_text(settings, value, text, error);
     case SETTING_CHOICE:
         code = find_choice(setting, shown, text, error);
         if (code < 0)
@@ -477,7 +482,7 @@ static int set_value(struct settings *settings, const struct setting *setting, c
     case SETTING_SHARE:
         return set_share(value, shown, text, error);
     case SETTING_SWITCH:
-        return set_switch(value, shown, text, error);
+        return setting_switch(value, shown, text, error);
     default:
         return set_number(setting, value, shown, text, error);
     }
@@ -494,6 +499,20 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
         *(const char **)value = NULL;
     settings->origins[index] = origin;
     return text == NULL ? 0 : set_value(settings, setting, shown, text, error);
+}
+
+bool settings_listen(const struct serve_settings *settings)
+{
+    for (size_t i = 0; i < n_settings_known; i++) {
+        const void *value = (const char *)settings + settings_known[i].at;
+        const struct text_list *texts = value;
+        if (settings_known[i].kind != SETTING_ADDRESSES)
+            continue;
+        for (size_t at = 0; at < texts->n_texts; at++)
+            if (strcmp(texts->texts[at], "off") != 0)
+                return true;
+    }
+    return false;
 }
 
 /* ---- Settings that cannot change ------------------------------------------------------------- */

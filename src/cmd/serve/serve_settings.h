@@ -122,7 +122,7 @@ struct setting {
     size_t at;            /* of its value in struct serve_settings */
     const char *argument; /* in --help */
     const char *value; /* the default as text; NULL: none. Of a list: elements with ';' between */
-    uint64_t min, max; /* of numbers, bytes and durations */
+    uint64_t min, max; /* of numbers, bytes and durations; min of a text: its first byte, or 0 */
     const char *const *choices;
     const char *message; /* its description, for --help */
 };
@@ -139,6 +139,8 @@ static inline bool setting_is_list(const struct setting *setting)
 
 /* The index of the setting of that name; -1 for none. */
 int setting_find(struct span name);
+/* true, false, yes, no and the like; STINT_E_SYNTAX for another text. */
+int setting_switch(bool *value, const char *shown, const char *text, struct stint_error *error);
 
 /* The gathered settings; arena_free() frees all of them. */
 struct settings {
@@ -161,6 +163,9 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
  */
 void settings_hold(struct serve_settings *settings, const struct serve_settings *started,
                    struct buf *held);
+
+/* Whether one address is set that is not off. */
+bool settings_listen(const struct serve_settings *settings);
 
 /* ---- Where they come from: serve_config.c ---------------------------------------------------- */
 
