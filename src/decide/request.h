@@ -7,6 +7,7 @@
 #ifndef STINT_DECIDE_REQUEST_H
 #define STINT_DECIDE_REQUEST_H
 
+#include "base/ns.h"
 #include "rules/rules.h"
 
 struct pending; /* decide/pending.h */
@@ -82,6 +83,9 @@ struct request_item {
     uint32_t cost;
     bool has_cost; /* else the request's */
 };
+
+/* Of request_throttle, in seconds: 292 years. */
+#define THROTTLE_PERIOD_MAX_S (INT64_MAX / NS_PER_S)
 
 /* As in redis-cell: one more than max_burst at once, count per period seconds. */
 struct request_throttle {

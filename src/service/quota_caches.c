@@ -10,7 +10,6 @@
 
 #include <assert.h>
 
-#define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
 #define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell does not round up, either */
 
 /* ---- SPECs ----------------------------------------------------------------------------------- */
@@ -99,11 +98,10 @@ static int make_quota(struct throttle_entry *entry, struct stint_error *error)
     uint64_t count = throttle->count_per_period;
     if (throttle->max_burst < -1 || throttle->max_burst >= UINT32_MAX)
         return err_set(error, STINT_E_RANGE, "max_burst is from -1 to %u", UINT32_MAX - 1);
-    if (count < 1 || throttle->period_s < 1)
-        return err_set(error, STINT_E_RANGE, "count_per_period and period are at least 1");
-    if (throttle->period_s > PERIOD_MAX_S)
-        return err_set(error, STINT_E_RANGE, "period is at most %llu seconds: 292 years",
-                       (unsigned long long)PERIOD_MAX_S);
+    if (count < 1 || throttle->period_s < 1 || throttle->period_s > THROTTLE_PERIOD_MAX_S)
+        return err_set(error, STINT_E_RANGE,
+                       "count_per_period and period are at least 1, and period at most %llu",
+                       (unsigned long long)THROTTLE_PERIOD_MAX_S);
     uint64_t period_ns = throttle->period_s * NS_PER_S;
     if (count > UINT32_MAX || period_ns > PERIOD_MAX_NS)
         reduce(&count, &period_ns);

@@ -78,7 +78,7 @@ struct throttle_number {
 static const struct throttle_number throttle_numbers[THROTTLE_NUMBERS] = {
     {"max_burst", -1, (int64_t)UINT32_MAX - 1},
     {"count_per_period", 1, INT64_MAX},
-    {"period", 1, INT64_MAX},
+    {"period", 1, (int64_t)THROTTLE_PERIOD_MAX_S},
     {"quantity", 0, UINT32_MAX},
 };
 
@@ -113,11 +113,11 @@ static int refuse_throttle(const struct span *args, size_t n_args,
     while (numbers[i] >= throttle_numbers[i].min && numbers[i] <= throttle_numbers[i].max)
         i++;
     assert(i < THROTTLE_NUMBERS);
-    bool is_above = numbers[i] > throttle_numbers[i].max;
+    bool has_advice = throttle_numbers[i].max <= UINT32_MAX && numbers[i] > throttle_numbers[i].max;
     return err_set(error, STINT_E_RANGE, "%s must be a whole number from %lld to %lld, not %lld%s",
                    throttle_numbers[i].name, (long long)throttle_numbers[i].min,
                    (long long)throttle_numbers[i].max, (long long)numbers[i],
-                   is_above ? "; " UNITS_ADVICE : "");
+                   has_advice ? "; " UNITS_ADVICE : "");
 }
 
 int resp_request_throttle(const struct span *args, size_t n_args, struct request *request,

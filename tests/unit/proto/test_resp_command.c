@@ -125,7 +125,12 @@ TEST(throttle_refuses_what_is_no_number_in_its_range)
                    "max_burst must be a whole number from -1 to 4294967294, not -2");
     assert_refused("CL.THROTTLE k 4294967295 1 1", "max_burst");
     assert_refused("CL.THROTTLE k 1 -1 1", "count_per_period must be a whole number from 1");
-    assert_refused("CL.THROTTLE k 1 1 -5", "period must be");
+    assert_refused("CL.THROTTLE k 1 1 -5",
+                   "period must be a whole number from 1 to 9223372036, not -5");
+    assert_read("CL.THROTTLE k 1 1 9223372036");
+    assert_refused("CL.THROTTLE k 1 1 9223372037",
+                   "period must be a whole number from 1 to 9223372036, not 9223372037");
+    assert_false(strstr(error.message, "larger units") != NULL);
     assert_refused("CL.THROTTLE k 1 1 1 4294967296", "quantity must be");
     assert_refused("CL.THROTTLE k 1 1 1 -1", "quantity must be");
 }
