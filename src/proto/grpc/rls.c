@@ -161,10 +161,11 @@ static int finish_descriptor(struct reading *reading)
     if (descriptor->n_entries == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "descriptors[%zu]: expected entries",
                        reading->index);
-    char name[48];
-    snprintf(name, sizeof(name), "descriptors[%zu].hits_addend", reading->index);
-    int code = rls_read_units(&descriptor->hits, name, reading->hits, reading->error);
-    return code == 0 && reading->limit.is_told ? take_override(reading) : code;
+    struct stint_error fault;
+    int code = rls_read_units(&descriptor->hits, "hits_addend", reading->hits, &fault);
+    if (code != 0)
+        return err_set(reading->error, code, "descriptors[%zu].%s", reading->index, fault.message);
+    return reading->limit.is_told ? take_override(reading) : 0;
 }
 
 static int read_descriptor(struct rls_call *call, size_t index, struct span message,
