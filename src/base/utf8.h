@@ -29,6 +29,14 @@ static inline size_t utf8_length(const uint8_t *text, size_t len)
     return overlong || surrogate || beyond ? 0 : need;
 }
 
+static inline bool utf8_is_valid(const uint8_t *text, size_t len)
+{
+    for (size_t at = 0, n; at < len; at += n)
+        if ((n = utf8_length(text + at, len - at)) == 0)
+            return false;
+    return true;
+}
+
 /* Length of the mark of UTF-8 that some editors write at the beginning of a text: 3, or 0. */
 static inline size_t utf8_mark_length(const uint8_t *text, size_t len)
 {

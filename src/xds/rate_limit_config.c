@@ -185,17 +185,9 @@ static bool add_named(struct reader *reader, struct growing *to, const char *key
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-static bool is_utf8(struct span text)
-{
-    for (size_t i = 0, n; i < text.len; i += n)
-        if ((n = utf8_length(text.ptr + i, text.len - i)) == 0)
-            return false;
-    return true;
-}
-
 static struct yaml_value *string_new(struct reader *reader, struct span text)
 {
-    if (!is_utf8(text)) {
+    if (!utf8_is_valid(text.ptr, text.len)) {
         refuse(reader, "expected text in UTF-8, found other bytes");
         return NULL;
     }

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from program import ACCESS, NS, SAMPLE, STINT, replay_decisions, stint
+from program import ACCESS, NS, SAMPLE, STINT, replay_decisions, replay_json, stint
 
 
 def plan(*args, **given):
@@ -227,6 +227,18 @@ descriptors:
     assert chosen["burst"] < chosen["limit"]
 
 
+@pytest.mark.parametrize("domain", [
+    'a"b\\c', "a\tb\x7f", "a\u0085b", "\ufeffa", "a\u2028", "\ufffe", "\uffff",
+    "\U0001ffff\U000e0001", "\u00e4\u20ac\U0001f600", 4096 * "w"])
+def test_the_file_of_rules_holds_any_domain(tmp_path, domain):
+    """Also one with characters that YAML refuses or folds: replay finds it under the same name."""
+    path = tmp_path / "rules.yaml"
+    plan("--periods", "1s", "--out", path, "--domain", domain, given="0 a\n0 a\n")
+    told = replay_json("--rules", path, "--domain", domain, "--descriptors", "key",
+                       given="0 a\n0 a\n0 a\n")
+    assert (told["allowed"], told["denied"]) == (2, 1)
+
+
 @pytest.mark.parametrize("args, log", [
     (["--format", "combined", "--key", "ip", "--target", "2 keys"], SAMPLE),
     (["--format", "combined", "--key", "ip+path", "--target", "5 % of requests", "--sort"], SAMPLE),
@@ -326,6 +338,8 @@ def test_a_picture_without_a_proposal(tmp_path):
     (["--out", "x.yaml"], "--domain"),
     (["--domain", "web"], "--out"),
     (["--out", "x.yaml", "--domain", ""], "empty"),
+    (["--out", "x.yaml", "--domain", "w\udcffb"], r"must be text in UTF-8, not 'w\xffb'"),
+    (["--out", "x.yaml", "--domain", 4097 * "w"], "has 4097 bytes; expected at most 4096"),
     (["--names", "0"], "--names must be"),
     (["--plot", "x.pdf"], "svg"),
     (["--plot", "-", "--json"], "mix"),

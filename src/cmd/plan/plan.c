@@ -9,6 +9,7 @@
 #include "algorithm/spec.h"
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/utf8.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -16,7 +17,9 @@
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
 #include "cmd/lib/source.h"
+#include "rules/yaml/schema.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -138,6 +141,21 @@ static void read_target(struct argp_state *state, void *input, char *text)
     options->target_text = text;
 }
 
+/* What the file of rules cannot hold is refused before the log is read. */
+static void read_domain(struct argp_state *state, void *domain, char *text)
+{
+    char shown[256];
+    struct span name = span_of_text(text);
+    if (name.len == 0)
+        argp_error(state, "the name of the DOMAIN is empty");
+    if (name.len > FIELD_TEXT_MAX)
+        argp_error(state, "--domain has %zu bytes; expected at most %d", name.len, FIELD_TEXT_MAX);
+    if (!utf8_is_valid(name.ptr, name.len))
+        argp_error(state, "--domain must be text in UTF-8, not '%s'",
+                   format_text(shown, sizeof(shown), name));
+    *(const char **)domain = text;
+}
+
 static const struct args_option options_known[] = {
     {"target", "TEXT", 1,
      "'deny at most 0.1 % of keys' (default), 'deny at most 5 keys', 'deny at most 1 % of "
@@ -148,7 +166,8 @@ static const struct args_option options_known[] = {
      ARGS_OWN(read_algorithms)},
     {"out", "FILE", 4, "Write a file of rules: the proposal that denies most within the target",
      ARGS_TEXT(struct plan_options, out)},
-    {"domain", "DOMAIN", 4, "Domain of the file of rules", ARGS_TEXT(struct plan_options, domain)},
+    {"domain", "DOMAIN", 4, "Domain of the file of rules",
+     ARGS_PART(struct plan_options, domain, read_domain)},
     {"names", "N", 5, "Name N of the keys that a proposal touches (default 10)",
      ARGS_NUMBER(struct plan_options, names, NAMES_MAX)},
     {"plot", "FILE", 5, GNUPLOT_HELP, ARGS_PART(struct plan_options, plot, gnuplot_option)},
@@ -180,8 +199,6 @@ static void check_together(struct argp_state *state, void *input)
     set_defaults(options);
     if ((options->out == NULL) != (options->domain == NULL))
         argp_error(state, "a file of rules is of one domain; expected --out and --domain together");
-    if (options->domain != NULL && options->domain[0] == '\0')
-        argp_error(state, "the name of the DOMAIN is empty");
     if (options->plot.format == GNUPLOT_TERMINAL && options->json)
         argp_error(state, "--plot - and --json would mix on standard output; name a FILE");
 }
@@ -588,18 +605,24 @@ static int print_json(const struct planning *planning)
 
 /* ---- A file of rules ------------------------------------------------------------------------- */
 
-/* YAML allows any text in double quotes; bytes that are not UTF-8 are written as \xHH. */
+/*
+ * YAML allows any text in double quotes. A character that it does not allow as it is, folds as a
+ * line break, or that cannot be seen is escaped. The text is UTF-8.
+ */
 static void print_quoted(FILE *out, struct span text)
 {
     putc('"', out);
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.ptr[i];
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < ' ' || c == 0x7f)
-            fprintf(out, "\\x%02x", (unsigned)c);
+    for (size_t at = 0, n; at < text.len; at += n) {
+        const uint8_t *c = text.ptr + at;
+        n = utf8_length(c, text.len - at);
+        assert(n > 0);
+        uint32_t code = utf8_code_point(c, n);
+        bool is_noncharacter = (code & 0xfffe) == 0xfffe;
+        if (utf8_is_hidden(code) || is_noncharacter)
+            fprintf(out, code > 0xffff ? "\\U%08" PRIx32 : "\\u%04" PRIx32, code);
         else
-            putc(c, out);
+            fprintf(out, "%s%.*s", code == '"' || code == '\\' ? "\\" : "", (int)n,
+                    (const char *)c);
     }
     putc('"', out);
 }

@@ -271,16 +271,6 @@ int otel_apply(struct settings *settings, struct stint_error *error)
 
 /* ---- Resource attributes and fields ---------------------------------------------------------- */
 
-static bool is_utf8(struct span text)
-{
-    for (size_t n; text.len > 0; text = span_after(text, n)) {
-        n = utf8_length(text.ptr, text.len);
-        if (n == 0)
-            return false;
-    }
-    return true;
-}
-
 static bool has_name(const struct serve_traces *traces, struct span name)
 {
     const struct trace_collector *collector = &traces->collector;
@@ -302,8 +292,8 @@ static int add_attribute(struct serve_traces *traces, struct span name, struct s
     if (collector->n_attributes == OTLP_RESOURCE_ATTRIBUTES_MAX)
         return err_set(error, STINT_E_RANGE, "traces_attributes: expected at most %d",
                        OTLP_RESOURCE_ATTRIBUTES_MAX - 3);
-    if (name.len > OTLP_RESOURCE_TEXT_MAX || value.len > OTLP_RESOURCE_TEXT_MAX || !is_utf8(name) ||
-        !is_utf8(value))
+    if (name.len > OTLP_RESOURCE_TEXT_MAX || value.len > OTLP_RESOURCE_TEXT_MAX ||
+        !utf8_is_valid(name.ptr, name.len) || !utf8_is_valid(value.ptr, value.len))
         return err_set(error, STINT_E_RANGE,
                        "traces_attributes: expected at most %d bytes of UTF-8",
                        OTLP_RESOURCE_TEXT_MAX);

@@ -15,6 +15,17 @@ static size_t encode(uint32_t code, uint8_t bytes[4])
     return len;
 }
 
+TEST(test_a_text_is_valid_as_a_whole)
+{
+    static const char text[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80";
+    static const bool ends[] = {1, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1}; /* of a character, by length */
+    for (size_t len = 0; len < sizeof(text); len++)
+        assert_int_equal(utf8_is_valid((const uint8_t *)text, len), ends[len]);
+    assert_false(utf8_is_valid((const uint8_t *)"a\xff"
+                                                "b",
+                               3));
+}
+
 TEST(test_every_code_point_is_known_and_no_part_of_it)
 {
     for (uint32_t code = 0; code <= 0x10ffff; code++) {
