@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Runs the program as a user does; the tests beside this file look at what it says."""
 import json
+import fcntl
 import os
 import pathlib
+import signal
 import subprocess
+import sys
+import termios
+import time
 
 SOURCE = pathlib.Path(os.environ.get("STINT_SOURCE", pathlib.Path(__file__).parents[2]))
 STINT = os.environ.get("STINT_BIN", str(SOURCE / "build" / "src" / "cmd" / "stint"))
@@ -20,6 +25,30 @@ def stint(*args, given=b"", code=0):
     done = subprocess.run([STINT, *map(str, args)], input=given, capture_output=True, timeout=120)
     assert code in (None, done.returncode), done.stderr.decode(errors="replace")
     return done.stdout.decode(), done.stderr.decode(errors="replace")
+
+
+def waits(process):
+    """Whether it catches SIGINT, bit 2 of the mask in /proc, and sleeps in a system call."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("SigCgt:")[1].split()[0], 16) & 2 and "State:\tS" in status
+
+
+def interrupted(*args, given=b""):
+    """
+    Interrupts the program after it has read what is given, while its standard input is still open.
+    Returns (stdout, stderr, code).
+    """
+    with subprocess.Popen([STINT, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, bufsize=0) as running:
+        running.stdin.write(given)
+        deadline = time.monotonic() + 30
+        while (int.from_bytes(fcntl.ioctl(running.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
+               or not waits(running)):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        running.send_signal(signal.SIGINT)
+        out, err = running.stdout.read(), running.stderr.read()
+        return out.decode(), err.decode(errors="replace"), running.wait(60)
 
 
 def replay_json(*args, **given):

@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from program import ACCESS, NS, SAMPLE, STINT, replay_decisions, replay_json, stint
+from program import (ACCESS, NS, SAMPLE, STINT, interrupted, replay_decisions, replay_json,
+                     stint)
 
 
 def plan(*args, **given):
@@ -356,6 +357,16 @@ def test_bad_input(tmp_path):
     assert "holds no request" in stint("plan", given="", code=1)[1]
     assert ":2:" in stint("plan", "--format", "trace", "--strict", given="0 a\nx\n", code=1)[1]
     assert plan("--format", "trace", given="0 a\nx\n1 a\n")["malformed"] == 1
+
+
+def test_interrupted_while_it_reads_it_plans_what_it_has():
+    """The second ^C would end the search, as the first one does after the input."""
+    given = b"0 a\n" * 3 + b"1 b\n2 not-the-end"
+    out, err, code = interrupted("plan", "--json", "--periods", "1s", given=given)
+    told = json.loads(out)
+    assert (told["requests"], told["proposals"][0]["limit"], told["interrupted"]) == (4, 3, True)
+    assert "breaks off in this line" in err and "the plan of the 4 requests" in err and code == 1
+    assert interrupted("plan") == ("", "stint: standard input holds no request\n", 1)
 
 
 def test_interrupted_it_tells_what_it_has(tmp_path):

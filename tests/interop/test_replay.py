@@ -9,7 +9,6 @@ import pty
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -17,7 +16,8 @@ import zlib
 
 import pytest
 
-from program import NS, SAMPLE, SOURCE, STINT, replay_decisions, replay_json, stint
+from program import (NS, SAMPLE, SOURCE, STINT, interrupted, replay_decisions, replay_json,
+                     stint)
 
 sys.path.insert(0, str(SOURCE / "tests/property"))
 import stint_abi as abi  # noqa: E402
@@ -259,21 +259,36 @@ def test_a_table_in_a_file_goes_on_where_it_was(tmp_path, spec):
 
 
 def test_a_replay_that_is_interrupted_leaves_a_table_that_goes_on(tmp_path):
-    """SIGINT ends it at once; what was decided until then is in the file, which serves the next."""
+    """What was decided until then is in the file, which serves the next."""
     path = tmp_path / "state"
     args = ("--quota", "log 5/1h", "--keys", "100", "--state", path)
-    with subprocess.Popen([STINT, "replay", *args], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as running:
-        running.stdin.write(b"0 a\n" * 3 + b"1 b\n" * 1000)  # more than is decided at once
-        deadline = time.monotonic() + 30
-        while not path.exists() or b"1 denying" not in subprocess.run(
-                [STINT, "table", path], capture_output=True, check=False).stdout:
-            assert time.monotonic() < deadline
-        running.send_signal(signal.SIGINT)
-        assert running.stderr.read() == b""
-        assert running.wait(10) == -signal.SIGINT
+    assert interrupted("replay", *args, given=b"0 a\n" * 3 + b"1 b\n" * 1000)[2] == 1
     assert [f[3] for f in replay_decisions(*args, given="2 a\n2 a\n2 a\n2 b\n")] == [
         "allow", "allow", "deny", "deny"]
+
+
+@pytest.mark.parametrize("more", [[], ["--sort"], ["--format", "trace", "--no-sort"]])
+@pytest.mark.parametrize("pack", [bytes, lambda text: gzip.compress(text)[:-9]])
+def test_interrupted_while_it_reads_it_tells_what_it_decided(more, pack):
+    """A line that is not complete does not count; the others do, also if they are sorted first."""
+    trace = b"1 a\n0 a\n" + b"5 b\n" * 2000 + b"6 not-the-end"
+    args = ("replay", "--quota", "5/1s", *more)
+    out, err, code = interrupted(*args, "--json", given=pack(trace))
+    told = json.loads(out)
+    assert (told["events"], told["allowed"], told["interrupted"]) == (2002, 7, True)
+    assert "interrupted: these are the decisions until then" in err and code == 1
+    out, err, code = interrupted(*args, "--decisions", given=pack(trace))
+    assert out.count("\n") == 2002 and "interrupted" in err and code == 1
+    assert not replay_json("--quota", "5/1s", given=trace)["interrupted"]
+
+
+def test_a_fifo_that_no_program_writes_to_can_be_interrupted(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    out, err, code = interrupted("replay", "--quota", "5/1s", tmp_path / "fifo")
+    assert "0 events" in out and "interrupted" in err and code == 1
+    writer = subprocess.Popen(["sh", "-c", 'sleep 0.1; echo 0 a >"$0"', tmp_path / "fifo"])
+    assert "1 event of 1 key" in stint("replay", "--quota", "5/1s", tmp_path / "fifo")[0]
+    assert writer.wait() == 0
 
 
 def test_a_state_file_that_is_not_for_this_replay_is_refused(tmp_path):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from program import SAMPLE, SOURCE, STINT, stint
+from program import SAMPLE, SOURCE, STINT, interrupted, stint
 
 FIGURES = {"decisions", "keys", "allowed", "denied", "never", "units_asked", "units_allowed",
            "share_allowed", "judged", "false_denials", "share_false", "false_longest",
@@ -295,6 +295,12 @@ def test_interrupted_it_prints_what_it_has(command):
     assert told["partial"] is True
     if told["quotas"][0].get("decisions", told.get("decisions"))["max"]:
         assert "interrupted" in err
+
+
+def test_interrupted_while_it_reads_a_log_it_has_no_result():
+    out, err, code = interrupted("sim", "run", "--quota", "1/1s", "--workload", "log=-",
+                                 given=b"0 a\n1 a\n")
+    assert (out, code) == ("", 1) and "interrupted before all of standard input was read" in err
 
 
 def test_a_picture_is_drawn(tmp_path):

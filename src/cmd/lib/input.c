@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/wide_int.h"
+#include "cmd/lib/signals.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -189,6 +190,9 @@ int input_stat(const char *path, struct input_stat *found, struct stint_error *e
 static long read_some(struct input *input, uint8_t *bytes, size_t size, struct stint_error *error)
 {
     ssize_t n;
+    input->interrupted = !interrupt_wait(input->fd);
+    if (input->interrupted)
+        return err_set(error, STINT_E_SYSTEM, "interrupted while reading %s", input->name);
     do
         n = read(input->fd, bytes, size);
     while (n < 0 && errno == EINTR);
@@ -220,16 +224,25 @@ static int look_at_first_bytes(struct input *input, struct stint_error *error)
         long n = read_some(input, input->packed + input->packed_end,
                            PACKED_SIZE - input->packed_end, error);
         if (n <= 0)
-            return (int)n;
+            return input->interrupted ? 0 : (int)n; /* the first fill finds it again */
         input->packed_end += (size_t)n;
         codec = find_codec(input->packed, input->packed_end);
     }
     return codec != NULL ? begin_unpack(input, codec, error) : 0;
 }
 
+/* Does not wait for the writer of a FIFO: reads do, and can be interrupted. */
+static int open_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
 int input_open(struct input *input, const char *path, struct stint_error *error)
 {
-    *input = (struct input){.fd = is_stdin(path) ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC),
+    *input = (struct input){.fd = is_stdin(path) ? STDIN_FILENO : open_file(path),
                             .name = is_stdin(path) ? "standard input" : path};
     if (input->fd < 0)
         return failed(input->name, "open", error);

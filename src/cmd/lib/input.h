@@ -21,6 +21,7 @@ struct input {
     const struct codec *codec; /* NULL: the bytes are plain */
     void *stream;              /* of the codec */
     bool in_member;            /* a member (gzip) or frame (zstd) has begun and not ended */
+    bool interrupted;          /* reading was ended by a signal, which is an error: signals.h */
 };
 
 /* What is known about a path before it is read. NULL or "-" is standard input. */

@@ -5,7 +5,10 @@
 
 #include "cmd/lib/cmd.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +19,11 @@
 
 /* ---- An interrupt by the user ---------------------------------------------------------------- */
 
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+#define N_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
+
 static volatile sig_atomic_t seen;
+static size_t n_caught; /* of the numbers */
 
 static void on_interrupt(int number)
 {
@@ -24,31 +31,56 @@ static void on_interrupt(int number)
     seen = 1;
 }
 
-static void remember(int number)
+static void catch_first(size_t n)
 {
     struct sigaction action = {.sa_handler = on_interrupt,
                                .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
+    assert(n <= N_NUMBERS);
     sigemptyset(&action.sa_mask);
-    sigaction(number, &action, NULL);
+    seen = 0;
+    n_caught = n;
+    for (size_t i = 0; i < n; i++)
+        sigaction(numbers[i], &action, NULL);
 }
 
 void interrupt_catch(void)
 {
-    remember(SIGINT);
+    catch_first(1);
 }
 
 void interrupt_catch_all(void)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    remember(SIGINT);
-    remember(SIGTERM);
-    remember(SIGHUP);
+    catch_first(N_NUMBERS);
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
 bool interrupt_seen(void)
 {
     return seen != 0;
+}
+
+bool interrupt_take(void)
+{
+    bool was_seen = interrupt_seen();
+    if (was_seen)
+        catch_first(n_caught);
+    return was_seen;
+}
+
+/* A signal is delivered only while this waits, so that none is missed before. */
+bool interrupt_wait(int fd)
+{
+    struct pollfd input = {.fd = fd, .events = POLLIN};
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < N_NUMBERS; i++)
+        sigaddset(&blocked, numbers[i]);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    while (!interrupt_seen() && ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR)
+        continue;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return !interrupt_seen();
 }
 
 /* ---- A bus error ----------------------------------------------------------------------------- */

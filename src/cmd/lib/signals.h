@@ -7,12 +7,16 @@
 
 /*
  * ^C in a long run: the first one ends the work, and the results so far are printed. From here on
- * SIGINT sets a flag; a second one ends the program, as by default.
+ * SIGINT sets a flag, which is cleared; a second one ends the program, as by default.
  */
 void interrupt_catch(void);
 /* The same for SIGTERM and SIGHUP; a write to a pipe without a reader becomes a write error. */
 void interrupt_catch_all(void);
 bool interrupt_seen(void);
+/* Whether there was one. Then it is forgotten, and the next one is the first of the work ahead. */
+bool interrupt_take(void);
+/* Waits until a read of the file would not wait. False, also at once: an interrupt was seen. */
+bool interrupt_wait(int fd);
 
 /*
  * A table's file is mapped. If another process truncates it, or its disk fails, an access raises

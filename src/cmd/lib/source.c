@@ -6,6 +6,7 @@
 #include "base/ns.h"
 #include "base/utf8.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -439,7 +440,8 @@ int event_source_next(struct event_source *source, struct event *event, struct s
         }
         if (code < 0) {
             name_broken_line(source);
-            return code;
+            source->interrupted = source->input.interrupted;
+            return source->interrupted ? EVENT_NONE : code;
         }
         if (code == READER_TOO_LONG)
             code =
@@ -496,6 +498,7 @@ int event_log_read(struct event_log *log, const struct source_options *options,
     log->format = source.format;
     log->lines = event_source_lines(&source);
     log->malformed = source.malformed;
+    log->interrupted = source.interrupted && interrupt_take();
     event_source_close(&source);
     if (code == 0 && !options->no_sort)
         code = event_list_sort(&log->events, error);

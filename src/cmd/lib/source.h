@@ -67,6 +67,7 @@ struct event_source {
     char unknown_text[64]; /* of the first of them */
     uint64_t first_ns;     /* time of the first event */
     bool begun;
+    bool interrupted; /* by a signal, which ended the events */
 };
 
 /* `options` outlives the source. */
@@ -74,9 +75,9 @@ int event_source_open(struct event_source *source, const struct source_options *
                       struct stint_error *error);
 void event_source_close(struct event_source *source);
 /*
- * EVENT_FOUND, EVENT_NONE at the end, or a negative code if the input cannot be read further, or
- * is in another format than was given. Malformed lines are counted, the first few reported, and
- * skipped unless `strict`.
+ * EVENT_FOUND, EVENT_NONE at the end or after an interrupt, or a negative code if the input cannot
+ * be read further, or is in another format than was given. Malformed lines are counted, the first
+ * few reported, and skipped unless `strict`.
  */
 int event_source_next(struct event_source *source, struct event *event, struct stint_error *error);
 
@@ -93,10 +94,14 @@ struct event_log {
     enum source_format format;
     uint64_t epoch_ns; /* a trace has its own time; of a log, the midnight before the first event */
     uint64_t lines, malformed;
-    char name[256]; /* for messages */
+    bool interrupted; /* by a signal: this is what was read until then */
+    char name[256];   /* for messages */
 };
 
-/* In the order of time, unless --no-sort. 0 or a negative code; to be freed in both cases. */
+/*
+ * In the order of time, unless --no-sort. 0 or a negative code; to be freed in both cases. An
+ * interrupt ends reading, and is forgotten: interrupt_take().
+ */
 int event_log_read(struct event_log *log, const struct source_options *options,
                    struct stint_error *error);
 void event_log_free(struct event_log *log);

@@ -73,7 +73,7 @@ struct planning {
     uint64_t target_most, target_all; /* keys, or requests */
     struct curve curves[CURVES_MAX];
     size_t n_curves, n_points; /* points: of all curves */
-    bool interrupted;          /* only the first curves are complete */
+    bool interrupted;          /* the log, or the list of curves, is only its first part */
 };
 
 /* ---- The command line ------------------------------------------------------------------------ */
@@ -239,6 +239,10 @@ static int read_log(struct planning *planning, struct stint_error *error)
     int code = event_log_read(log, &planning->options.source, error);
     if (code != 0)
         return code;
+    planning->interrupted = log->interrupted;
+    if (log->interrupted)
+        print_message("interrupted: this is the plan of the %zu requests read until then",
+                      log->events.n_entries);
     put_in_order(planning);
     const struct plan_target *target = &planning->options.target;
     planning->target_all = target->of_keys ? log->names.n_keys : log->events.n_entries;
@@ -347,7 +351,6 @@ static int search(struct planning *planning, struct stint_error *error)
     if (code != 0)
         return code;
     plan.goes_on = goes_on;
-    interrupt_catch();
     progress_begin(&progress, options->n_periods);
     progress.what = "periods";
     for (size_t i = 0; code == 0 && i < options->n_periods; i++) {
@@ -358,8 +361,12 @@ static int search(struct planning *planning, struct stint_error *error)
     }
     progress_end(&progress);
     plan_deinit(&plan);
-    planning->interrupted = code == PLAN_STOPPED;
-    return code == PLAN_STOPPED ? 0 : code;
+    if (code != PLAN_STOPPED)
+        return code;
+    print_message("interrupted: these are %zu of %zu searches", planning->n_curves,
+                  options->n_periods * options->n_algorithms);
+    planning->interrupted = true;
+    return 0;
 }
 
 /* The proposal for the file of rules: the one found that denies most. NULL: none. */
@@ -804,12 +811,7 @@ static int draw(const struct planning *planning)
 static int report(const struct planning *planning)
 {
     const struct plan_options *options = &planning->options;
-    int result = CMD_DONE, drawn = CMD_DONE;
-    if (planning->interrupted) {
-        print_message("interrupted: these are %zu of %zu searches", planning->n_curves,
-                      options->n_periods * options->n_algorithms);
-        result = CMD_BAD_INPUT;
-    }
+    int result = planning->interrupted ? CMD_BAD_INPUT : CMD_DONE, drawn = CMD_DONE;
     if (!options->json)
         print_text(planning);
     else if (print_json(planning) != 0)
@@ -827,6 +829,7 @@ static int run(struct planning *planning)
     int exit_code = CMD_BAD_INPUT;
     if (planning->options.source.n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
+    interrupt_catch();
     if (read_log(planning, &error) == 0 && search(planning, &error) == 0)
         exit_code = report(planning);
     else

@@ -48,8 +48,8 @@ static const char doc[] =
     "With --store the decisions are those of a shared store, made in the time of the "
     "events under keys of their own, which are deleted at the end; the report counts "
     "those that differ from the embedded engine's.\n\n"
-    "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 decisions of a --store differ. See "
-    "stint-replay(1), stint-spec(7).";
+    "Exit codes: 0 done, 1 bad input, or interrupted, 2 bad usage, 3 decisions of a --store "
+    "differ. See stint-replay(1), stint-spec(7).";
 
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
@@ -659,14 +659,19 @@ static int decide_sorted(struct replay_run *run, struct stint_error *error)
     return code;
 }
 
-/* If the input breaks off, the decisions up to there are made, and are shown. */
+/*
+ * If the input breaks off, the decisions up to there are made, and are shown. So they are if the
+ * user ends reading, but for a store, which is left soon: the next interrupt then ends deciding.
+ */
 static int replay_all(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error ignored;
     int code = read_all(run, error);
+    run->interrupted = run->options.store.text == NULL ? interrupt_take() : interrupt_seen();
     int sorted = decide_sorted(run, code == 0 ? error : &ignored);
     code = code == 0 ? sorted : code;
     int flushed = run_flush(run, code == 0 ? error : &ignored);
+    run->interrupted = run->interrupted || interrupt_seen();
     progress_end(&run->progress);
     return code != 0 ? code : flushed;
 }
@@ -678,8 +683,12 @@ static int report(struct replay_run *run)
         return CMD_BAD_INPUT;
     }
     name_late(run);
+    if (run->interrupted)
+        print_message("interrupted: these are the decisions until then");
     int code = replay_report(run);
-    return code == CMD_DONE && run->differing > 0 ? CMD_DENIED : code;
+    if (code != CMD_DONE)
+        return code;
+    return run->differing > 0 ? CMD_DENIED : run->interrupted ? CMD_BAD_INPUT : CMD_DONE;
 }
 
 /* The columns of the descriptors are the key. */
@@ -726,8 +735,6 @@ static int open_and_run(struct replay_run *run)
         print_message("%s", error.message);
     else
         result = report(run);
-    if (interrupt_seen())
-        print_message("ended by a signal: what came behind is not decided");
     if (run_clean(run, &error) != 0) {
         print_message("%s", error.message);
         result = CMD_BAD_INPUT;
@@ -749,6 +756,8 @@ int replay_main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
     if (run->options.store.text != NULL)
         interrupt_catch_all(); /* the store is to be left as it was */
+    else
+        interrupt_catch();
     int result = open_and_run(run);
     replay_rules_close(run->rules);
     rules_args_free(&run->options.rules.files);

@@ -71,6 +71,7 @@ struct replay_run {
     uint64_t events, allowed, denied, never; /* events */
     uint64_t late;                           /* events decided at the latest time seen */
     bool late_named;
+    bool interrupted;           /* by a signal: what was read until then is decided */
     struct history_events plot; /* with --plot: their results */
     uint64_t decide_ns;         /* time spent in calls of the limiter */
     size_t n_pending;

@@ -377,6 +377,7 @@ static int print_json(const struct replay_run *run)
                   "ns_per_decision", (json_int_t)for_each(run, run->decide_ns), "lines",
                   (json_int_t)event_source_lines(&run->source), "malformed",
                   (json_int_t)run->source.malformed, "late", (json_int_t)run->late);
+    json_object_set_new(rest, "interrupted", json_boolean(run->interrupted));
     if (run->rules != NULL && rest != NULL)
         json_object_set_new(rest, "rules", rules_json(run));
     if (run->session != NULL && rest != NULL)

@@ -103,6 +103,8 @@ static int read_log(struct sim_work *work, struct stint_error *error)
     int code = check_fields(spec, options->format, error);
     if (code == 0)
         code = event_log_read(log, &source, error);
+    if (code == 0 && log->interrupted)
+        code = err_set(error, STINT_E_SYSTEM, "interrupted before all of %s was read", log->name);
     if (code != 0)
         return code;
     if (log->names.n_keys > WORKLOAD_KEYS_MAX)
