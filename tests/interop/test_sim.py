@@ -216,6 +216,8 @@ BAD = [
     (["--quota", "100/60s", "--workload", "edge", "more"], "found 'more'"),
     (["--quota", "100/60s initial=3", "--workload", "edge"], "initial is not for a simulation"),
     (["--quota", "100", "--workload", "edge"], "is no quota"),
+    (["--quota", "9/60s", "--workload", "herd jitter=61s"], "jitter=1m1s is longer than every=1m"),
+    (["--quota", "100/60s", "--workload", "onoff rate=1/1s on=1ns off=1us"], "so short"),
 ]
 
 

@@ -460,11 +460,9 @@ static int draw_run(const struct sim_work *work)
     struct stint_error error;
     struct tally tally;
     int result = CMD_BAD_INPUT;
-    if (work->options.workload.spec.kind == WORKLOAD_CLOCK_STEPS) {
-        print_message(
+    if (work->options.workload.spec.kind == WORKLOAD_CLOCK_STEPS)
+        return print_failure(
             "--plot shows time from left to right, and clock_steps has none that goes one way");
-        return CMD_BAD_INPUT;
-    }
     struct run_options run = options_of(work, work->runs, 0);
     run.decisions_max = first->decisions;
     run.without_oracle = true;
@@ -805,10 +803,14 @@ static void check_together(struct argp_state *state, void *input)
 {
     struct sim_options *options = input;
     const char *format = options->workload.spec.format;
+    struct stint_error error;
     if (options->n_quotas == 0)
         argp_error(state, "expected --quota, for example --quota '100/60s'");
     if (options->workload_text == NULL)
         argp_error(state, "expected --workload, for example --workload 'poisson load=1.2'");
+    struct workload settled = options->workload;
+    if (workload_settle(&settled, options->quotas, &error) != 0)
+        argp_error(state, "--workload: %s", error.message);
     if (options->json && options->csv)
         argp_error(state, "--json and --csv are two forms of the same");
     if (options->gnuplot.format == GNUPLOT_TERMINAL && (options->json || options->csv))
@@ -856,14 +858,10 @@ static void parse_options(struct sim_options *options, enum sim_command command,
 static int simulate(struct sim_work *work)
 {
     struct stint_error error;
-    int result = CMD_BAD_INPUT;
     int code = read_log(work, &error);
     if (code == 0)
         code = run_lists(work, &error);
-    if (code == 0)
-        result = report(work);
-    else
-        print_message("%s", error.message);
+    int result = code == 0 ? report(work) : print_failure("%s", error.message);
     for (size_t i = 0; i < work->n_runs; i++)
         free(work->runs[i].tallies);
     event_log_free(&work->log);
@@ -873,10 +871,8 @@ static int simulate(struct sim_work *work)
 static int sim_main(enum sim_command command, int argc, char **argv)
 {
     struct sim_work *work = calloc(1, sizeof(*work));
-    if (work == NULL) {
-        print_message("out of memory");
-        return CMD_BAD_INPUT;
-    }
+    if (work == NULL)
+        return print_failure("out of memory");
     parse_options(&work->options, command, argc, argv);
     interrupt_catch();
     int result = simulate(work);

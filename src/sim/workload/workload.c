@@ -6,6 +6,8 @@
 #include "sim/workload/workload.h"
 
 #include "algorithm/calendar.h"
+#include "algorithm/spec.h"
+#include "base/buf.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 
@@ -470,11 +472,24 @@ static void settle_defaults(struct workload *workload)
                      mean_cost(workload);
 }
 
+static int herds_mix(const struct workload_spec *spec, struct stint_error *error)
+{
+    char jitter[64], every[64];
+    struct buf buf = buf_of(jitter, sizeof(jitter));
+    spec_format_duration(&buf, spec->jitter_ns);
+    buf = buf_of(every, sizeof(every));
+    spec_format_duration(&buf, spec->every_ns);
+    return err_set(error, STINT_E_MISMATCH,
+                   "jitter=%s is longer than every=%s (by default the period of the quota), so "
+                   "that herds mix",
+                   jitter, every);
+}
+
 /* Relations between times are checked once all are settled. */
 static int check_times(const struct workload_spec *spec, struct stint_error *error)
 {
     if (spec->kind == WORKLOAD_HERD && spec->jitter_ns > spec->every_ns)
-        return err_set(error, STINT_E_MISMATCH, "jitter is longer than every, so that herds mix");
+        return herds_mix(spec, error);
     /* Limits the gap, so that a stream finds its next request soon. */
     double cycle_s = ((double)spec->on_ns + (double)spec->off_ns) / 1e9;
     bool has_phases = spec->kind == WORKLOAD_ONOFF || spec->kind == WORKLOAD_MMPP;
@@ -483,6 +498,15 @@ static int check_times(const struct workload_spec *spec, struct stint_error *err
     return err_set(error, STINT_E_RANGE,
                    "on and off are so short that fewer than one in %d of these times has a request",
                    (int)(1 / REQUESTS_PER_CYCLE_MIN));
+}
+
+int workload_settle(struct workload *workload, const struct stint_quota *quota,
+                    struct stint_error *error)
+{
+    assert(quota->derived.checked);
+    workload->quota = *quota;
+    settle_defaults(workload);
+    return check_times(&workload->spec, error);
 }
 
 static int allocate(struct workload *workload, struct stint_error *error)
@@ -519,18 +543,15 @@ int workload_begin(struct workload *workload, const struct workload_terms *terms
                    struct stint_error *error)
 {
     const struct workload_spec *spec = &workload->spec;
-    assert(terms->quota->derived.checked);
-    workload->quota = *terms->quota;
     workload->end_ns = terms->end_ns;
     random_init(&workload->arrivals, terms->seed, STREAM_ARRIVALS);
     random_init(&workload->keys, terms->seed, STREAM_KEYS);
     random_init(&workload->costs, terms->seed, STREAM_COSTS);
     random_init(&workload->clients, terms->seed, STREAM_CLIENTS);
-    settle_defaults(workload);
+    int code = workload_settle(workload, terms->quota, error);
     if (spec->costs == WORKLOAD_CONSTANT)
         workload->cost = workload_draw_cost(workload, NULL);
     workload->has_arrivals = !is_closed(spec->kind) && !workload_is_adversary(spec->kind);
-    int code = check_times(spec, error);
     if (code == 0)
         code = allocate(workload, error);
     if (code != 0)

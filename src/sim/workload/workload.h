@@ -146,6 +146,13 @@ int workload_parse(struct workload *workload, const char *text, struct stint_err
 /* The requests of a log, sorted and borrowed; times count from epoch_ns. Before the beginning. */
 void workload_lend(struct workload *workload, const struct event_list *events, uint64_t epoch_ns);
 
+/*
+ * Takes from the quota, which is checked, what the text did not set. An error if times do not go
+ * together then. The beginning does the same.
+ */
+int workload_settle(struct workload *workload, const struct stint_quota *quota,
+                    struct stint_error *error);
+
 /* The parameters of a run of the workload. */
 struct workload_terms {
     const struct stint_quota *quota; /* checked */

@@ -86,8 +86,8 @@ TEST(test_times_that_do_not_go_together_are_refused)
 {
     static const char *const texts[][2] = {
         {"onoff rate=1/1s on=1ns off=1us", "so short"},
-        {"herd every=1s jitter=2s", "jitter is longer than every"},
-        {"herd jitter=61s", "jitter is longer than every"},
+        {"herd every=1s jitter=2s", "jitter=2s is longer than every=1s (by default the period"},
+        {"herd jitter=61s", "jitter=1m1s is longer than every=1m"},
     };
     struct stint_quota quota = quota_of("log 100/60s");
     const struct workload_terms terms = {.quota = &quota, .end_ns = STINT_NOW_MAX};
