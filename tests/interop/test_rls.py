@@ -379,6 +379,8 @@ def test_health(service, health, code, word):
     (["ask", *ASK, "a:1", "b:2"], "one SERVER"),
     (["ask", *ASK, "--ca-file", "x"], "--tls"),
     (["ask", *ASK, "nowhere"], "HOST:PORT"),
+    (["ask", *ASK, "--hits", "-1", "a:1"], "whole number from 0 to 4294967295, not '-1'"),
+    (["ask", *ASK, "--hits", "4294967296", "a:1"], "not '4294967296'; count in larger units"),
     (["halth"], "health"),
 ])
 def test_bad_usage(words, says):

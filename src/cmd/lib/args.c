@@ -158,7 +158,7 @@ static void read_value(struct argp_state *state, const struct args_option *optio
         args_file(state, (const char **)field, text);
         break;
     case ARGS_KIND_NUMBER:
-        put_number(field, value->size, args_number(state, name, text, value->max));
+        put_number(field, value->size, args_number(state, name, text, 1, value->max));
         break;
     case ARGS_KIND_DURATION:
     case ARGS_KIND_TIMEOUT:
@@ -323,18 +323,17 @@ uint64_t args_duration(struct argp_state *state, const char *option, const char 
     return ns;
 }
 
-uint64_t args_number(struct argp_state *state, const char *option, const char *text, uint64_t max)
+uint64_t args_number(struct argp_state *state, const char *option, const char *text, uint64_t least,
+                     uint64_t max)
 {
     uint64_t number = 0;
     const char *c = text;
     for (; *c >= '0' && *c <= '9' && number <= max; c++)
         number = number > UINT64_MAX / 10 - 1 ? UINT64_MAX : number * 10 + (uint64_t)(*c - '0');
-    if (number > max && max == UNIT_COUNT_MAX)
-        argp_error(state, "%s must be a whole number from 1 to %llu, not '%s'; " UNITS_ADVICE,
-                   option, (unsigned long long)max, text);
-    if (c == text || *c != '\0' || number < 1 || number > max)
-        argp_error(state, "%s must be a whole number from 1 to %llu, not '%s'", option,
-                   (unsigned long long)max, text);
+    if (c == text || *c != '\0' || number < least || number > max)
+        argp_error(state, "%s must be a whole number from %llu to %llu, not '%s'%s", option,
+                   (unsigned long long)least, (unsigned long long)max, text,
+                   number > max && max == UNIT_COUNT_MAX ? "; " UNITS_ADVICE : "");
     return number;
 }
 

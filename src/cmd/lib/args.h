@@ -134,9 +134,10 @@ const struct args_option *args_current(const struct argp_state *state);
 int args_choice(struct argp_state *state, const char *option, const char *word,
                 const char *const *names);
 
-/* Reads a duration such as 200ms, or a number from 1 to `max`; else an argp_error. */
+/* Reads a duration such as 200ms, or a number from `least` to `max`; else an argp_error. */
 uint64_t args_duration(struct argp_state *state, const char *option, const char *text);
-uint64_t args_number(struct argp_state *state, const char *option, const char *text, uint64_t max);
+uint64_t args_number(struct argp_state *state, const char *option, const char *text, uint64_t least,
+                     uint64_t max);
 
 /* Parses one --quota and appends it to a list of up to STINT_ITEMS_MAX; else an argp_error. */
 void args_add_quota(struct argp_state *state, struct stint_quota *quotas, size_t *n_quotas,

@@ -91,13 +91,11 @@ static void add_descriptor(struct argp_state *state, void *input, char *word)
     ask->request.n_descriptors++;
 }
 
-/* args_number() begins at 1. */
 static void read_hits(struct argp_state *state, void *input, char *text)
 {
     struct rls_options *options = input;
     options->has_hits = true;
-    options->ask.hits.value =
-        strcmp(text, "0") == 0 ? 0 : args_number(state, "--hits", text, UINT32_MAX);
+    options->ask.hits.value = args_number(state, "--hits", text, 0, UINT32_MAX);
 }
 
 /* SERVER as a URL. unix:/PATH stays as it is; an IPv6 address may come without brackets. */

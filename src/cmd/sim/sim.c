@@ -758,7 +758,8 @@ static void read_length(struct argp_state *state, void *length_ns, char *text)
 
 static void read_memory(struct argp_state *state, void *bytes_max, char *text)
 {
-    *(uint64_t *)bytes_max = args_number(state, "--memory", text, MEMORY_MAX / 1000000) * 1000000;
+    *(uint64_t *)bytes_max =
+        args_number(state, "--memory", text, 1, MEMORY_MAX / 1000000) * 1000000;
 }
 
 /* By `without_oracle`. */
