@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses with jansson; duplicate members are refused, so that all readers see the same key. */
+/* Parses with jansson. Of members with one name the last counts, as in most readers of JSON. */
 #include "sim/input/jsonl.h"
 
 #include "base/buf.h"
@@ -107,18 +107,30 @@ static int parse_time(const struct jsonl *jsonl, struct timestamp *timestamp,
                  : timestamp_parse_seconds(timestamp, text, error);
 }
 
+/* With the fewest digits that are read back as the same number: 1.1, not 1.1000000000000001. */
+static struct span write_number(const json_t *value, char text[JSONL_NUMBER_SIZE])
+{
+    size_t len = 0;
+    for (unsigned digits = 15; digits <= 17; digits++) {
+        len = json_dumpb(value, text, JSONL_NUMBER_SIZE - 1,
+                         JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        text[len] = '\0';
+        if (json_is_integer(value) || strtod(text, NULL) == json_real_value(value))
+            break;
+    }
+    return span_of(text, len);
+}
+
 /* Text as it is; numbers and booleans as JSON writes them. */
 static int parse_part(struct jsonl *jsonl, size_t i, struct span *part, struct stint_error *error)
 {
     const json_t *value = json_object_get(jsonl->object, jsonl->members[i]);
-    char *number = jsonl->numbers[i];
-    size_t number_size = sizeof(jsonl->numbers[i]);
     if (json_is_string(value))
         *part = span_of(json_string_value(value), json_string_length(value));
     else if (json_is_boolean(value))
         *part = span_of_text(json_is_true(value) ? "true" : "false");
     else if (json_is_number(value))
-        *part = span_of(number, json_dumpb(value, number, number_size, JSON_ENCODE_ANY));
+        *part = write_number(value, jsonl->numbers[i]);
     else
         return no_member(jsonl, jsonl->members[i], "text, a number or a boolean", error);
     return 0;
@@ -155,7 +167,7 @@ static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_
 
 static json_t *load(const void *bytes, size_t len, json_error_t *why)
 {
-    return json_loadb(bytes, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, why);
+    return json_loadb(bytes, len, JSON_ALLOW_NUL, why);
 }
 
 /* NULL if it is no JSON then, either, or if there is no memory. */

@@ -8,6 +8,8 @@
 
 #include "sim/input/event.h"
 
+#define JSONL_NUMBER_SIZE 32 /* of a number in text */
+
 struct json_t;
 
 struct jsonl_options {
@@ -24,7 +26,8 @@ struct jsonl {
     struct json_t *object; /* of the last line: owns the key's bytes */
     char *repaired;        /* space for a line that is not quite JSON */
     size_t repaired_size;
-    char numbers[JOINED_KEY_PARTS_MAX][32]; /* parts of a key that are numbers, in text */
+    char numbers[JOINED_KEY_PARTS_MAX]
+                [JSONL_NUMBER_SIZE]; /* parts of a key that are numbers, in text */
     struct joined_key joined;
 };
 
