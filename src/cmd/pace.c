@@ -150,7 +150,8 @@ static bool read_more(struct pace *pace)
 {
     char *space = held_lines_space(&pace->held, READ_SIZE);
     if (space == NULL || pace->held.n_partial > HELD_LINE_MAX) {
-        print_message(space == NULL ? "out of memory" : "a line is longer than %u bytes",
+        print_message(space == NULL ? "out of memory"
+                                    : "a line is longer than %u bytes; no more is read",
                       HELD_LINE_MAX);
         return false;
     }
@@ -211,10 +212,13 @@ static bool step(struct pace *pace)
                                            : wait_ns(pace, decision.retry_after_ns, wants_input);
 }
 
-/* Saves the lines that were read and not released. */
+/* Saves the lines that were read and not released. The last may be only what was read of it. */
 static void save_rest(struct pace *pace)
 {
     struct held_lines *held = &pace->held;
+    char cut[80] = "";
+    if (held->n_partial > 0)
+        snprintf(cut, sizeof(cut), "; the last one is cut after %zu bytes", held->n_partial);
     if (!held_lines_complete(held) || held->n_lines == 0)
         return;
     int fd = STDERR_FILENO;
@@ -224,8 +228,8 @@ static void save_rest(struct pace *pace)
         print_message("cannot open %s: %s%s", pace->rest, strerror(errno), err_advice(errno));
         fd = STDERR_FILENO;
     }
-    print_message("%zu line%s read and not released%s", held->n_lines,
-                  held->n_lines == 1 ? " was" : "s were",
+    print_message("%zu line%s read and not released%s%s", held->n_lines,
+                  held->n_lines == 1 ? " was" : "s were", cut,
                   fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
     const char *bytes = held->bytes + held->begin;

@@ -206,6 +206,15 @@ def test_pace_hands_over_what_a_full_file_did_not_take():
     assert told_after_a_closed_output("/dev/full").endswith(b"here are the others:\nb\nc\n")
 
 
+def test_pace_tells_that_a_line_is_cut(tmp_path):
+    rest = tmp_path / "rest"
+    out, err = stint("pace", "--quota", "3/1s", "--batch", "3", "--rest", rest, code=1,
+                     given=b"a\n" + (1 << 21) * b"b" + b"\nc\n")
+    cut = re.search(r"longer than 1048576 bytes; no more is read\nstint: 2 lines were read and not "
+                    r"released; the last one is cut after (\d+) bytes\n", err)
+    assert out == "" and rest.read_bytes() == b"a\n" + int(cut[1]) * b"b" + b"\n"
+
+
 def test_pace_refuses_a_batch_that_never_fits():
     assert "never fit" in stint("pace", "--quota", "10/1s", "--batch", "11", code=2)[1]
     assert "never fit" in stint("pace", "--quota", "gcra 10/1s burst=4", "--batch", "5", code=2)[1]
