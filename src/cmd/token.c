@@ -6,6 +6,7 @@
 #include "cmd/lib/print.h"
 #include "service/access/access.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,7 +91,7 @@ static int hash_input(const struct token_options *options)
     static char text[SECRET_MAX + 3];
     size_t len = fread(text, 1, sizeof(text), stdin);
     if (ferror(stdin) != 0)
-        return print_failure("cannot read standard input");
+        return print_failure("cannot read standard input: %s", strerror(errno));
     if (len > 0 && text[len - 1] == '\n')
         len -= len > 1 && text[len - 2] == '\r' ? 2 : 1;
     if (len > SECRET_MAX)

@@ -309,6 +309,20 @@ def test_help_and_version():
         assert stint("help", word)[0] == stint(word, "--help")[0]
 
 
+@pytest.mark.parametrize("args", [
+    ["replay", "--quota", "1/1s"], ["plan"], ["plan", "-"], ["pace", "--quota", "1/1s"],
+    ["sim", "run", "--quota", "1/1s", "--workload", "log=-"], ["try", "--times", "1/1s"],
+    ["token", "hash", "shop"]], ids=" ".join)
+def test_a_standard_input_that_cannot_be_read_is_told(args):
+    """A folder, and an input that is closed."""
+    for redirect, reasons in (("<.", ("standard input is a folder", ": Is a directory")),
+                              ("<&-", (": Bad file descriptor",))):
+        done = subprocess.run(["sh", "-c", f'"$0" "$@" {redirect}', STINT, *args], text=True,
+                              capture_output=True, timeout=60, check=False)
+        assert done.returncode == 1 and done.stdout == ""
+        assert "standard input" in done.stderr and any(why in done.stderr for why in reasons)
+
+
 WRITING = [
     ["help"], ["version"], ["replay", "--help"], ["explain", "1/1s"], ["explain", "--json", "1/1s"],
     ["try", "--times", "1/1s"], ["pace", "--quota", "1/1s"], ["table", "TABLE"],

@@ -176,12 +176,14 @@ static int failed(const char *name, const char *what, struct stint_error *error)
 int input_stat(const char *path, struct input_stat *found, struct stint_error *error)
 {
     struct stat stat_;
+    const char *name = is_stdin(path) ? "standard input" : path;
     *found = (struct input_stat){0};
     if (is_stdin(path) ? fstat(STDIN_FILENO, &stat_) != 0 : stat(path, &stat_) != 0)
-        return failed(is_stdin(path) ? "standard input" : path, "open", error);
+        return failed(name, "open", error);
     if (S_ISDIR(stat_.st_mode))
         return err_set(error, STINT_E_SYSTEM,
-                       "%s is a folder; expected a file, such as %s/access.log", path, path);
+                       "%s is a folder; expected a file, such as %s/access.log", name,
+                       is_stdin(path) ? "." : path);
     found->is_regular = S_ISREG(stat_.st_mode);
     found->size = found->is_regular ? (uint64_t)stat_.st_size : 0;
     return 0;
