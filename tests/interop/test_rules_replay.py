@@ -145,9 +145,13 @@ def test_replay_refuses_what_it_cannot_mean(rules):
                                            "1/1s"],
                  ["--domain", "api", "--descriptors", "ip=key", "--plot", "-"]):
         stint("replay", *words, *more, code=2)
-    for descriptors in ("", "ip,,path", ";", "ip=", "=key"):
-        _, said = stint("replay", *words, "--domain", "api", "--descriptors", descriptors, code=1)
-        assert "--descriptors" in said, descriptors
+    for descriptors, part in (("", "found ''"), ("ip,,path", "found ''"), (";", "found ''"),
+                              ("user, ip= ", "found 'ip='"), ("=key", "found '=key'"),
+                              (";".join(33 * ["ip"]), "at most 32"),
+                              (",".join(33 * ["ip"]), "at most 32 entries"),
+                              (",".join("abcdefghi"), "at most 8 different columns")):
+        _, said = stint("replay", *words, "--domain", "api", "--descriptors", descriptors, code=2)
+        assert "--descriptors" in said and part in said, descriptors
     _, said = stint("replay", *words, "--domain", "api", "--descriptors", "ip,path", given="0 a\n",
                     code=1)
     assert "a trace, which has one column, key; 'ip+path'" in said

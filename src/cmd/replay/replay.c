@@ -111,6 +111,9 @@ static void check_rules(struct argp_state *state, const struct replay_options *o
                    options->n_quotas > 0 ? "quota" : "key");
     if (rules->domain == NULL || rules->descriptors == NULL)
         argp_error(state, "--rules needs --domain D and --descriptors, such as 'ip,path;user'");
+    struct stint_error error;
+    if (replay_rules_check(rules, &error) != 0)
+        argp_error(state, "%s", error.message);
     if (options->plot.format != GNUPLOT_NONE)
         argp_error(state, "--plot shows what one quota does to a key; --rules has several");
 }

@@ -48,7 +48,7 @@ static int find_column(struct replay_rules *rules, struct span name, size_t *col
             return 0;
         }
     if (rules->n_columns == JOINED_KEY_PARTS_MAX)
-        return err_set(error, STINT_E_RANGE, "--descriptors: at most %d different columns",
+        return err_set(error, STINT_E_RANGE, "--descriptors: expected at most %d different columns",
                        JOINED_KEY_PARTS_MAX);
     *column = rules->n_columns;
     rules->columns[rules->n_columns++] = name;
@@ -61,7 +61,8 @@ static int read_entry(struct replay_rules *rules, struct span text,
 {
     struct span rest = text, key, column;
     if (descriptor->n_entries == ENTRIES_MAX)
-        return err_set(error, STINT_E_RANGE, "--descriptors: at most %d entries each", ENTRIES_MAX);
+        return err_set(error, STINT_E_RANGE, "--descriptors: expected at most %d entries each",
+                       ENTRIES_MAX);
     bool has_key = memchr(text.ptr, '=', text.len) != NULL;
     cut(&rest, '=', &key);
     column = has_key ? trimmed(rest) : key;
@@ -72,7 +73,8 @@ static int read_entry(struct replay_rules *rules, struct span text,
     if (key.len == 0 || column.len == 0 || memchr(column.ptr, '+', column.len) != NULL)
         return err_set(error, STINT_E_SYNTAX,
                        "--descriptors: expected COLUMN or KEY=COLUMN, separated by `,`, and `;` "
-                       "between descriptors, such as 'ip,path;user'");
+                       "between descriptors, such as 'ip,path;user', found '%.*s'",
+                       (int)text.len, (const char *)text.ptr);
     struct replay_entry *entry = &descriptor->entries[descriptor->n_entries++];
     entry->key = key;
     return find_column(rules, column, &entry->column, error);
@@ -84,11 +86,23 @@ static int read_descriptors(struct replay_rules *rules, struct stint_error *erro
     int code = 0;
     while (code == 0 && cut(&rest, ';', &list)) {
         if (rules->n_descriptors == DESCRIPTORS_MAX)
-            return err_set(error, STINT_E_RANGE, "--descriptors: at most %d", DESCRIPTORS_MAX);
+            return err_set(error, STINT_E_RANGE, "--descriptors: expected at most %d",
+                           DESCRIPTORS_MAX);
         struct replay_descriptor *descriptor = &rules->descriptors[rules->n_descriptors++];
         while (code == 0 && cut(&list, ',', &entry))
             code = read_entry(rules, entry, descriptor, error);
     }
+    return code;
+}
+
+int replay_rules_check(const struct replay_rules_options *options, struct stint_error *error)
+{
+    struct replay_rules *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    made->options = options;
+    int code = read_descriptors(made, error);
+    free(made);
     return code;
 }
 

@@ -70,6 +70,8 @@ struct replay_rules {
     struct joined_key joined;     /* of the values of a descriptor, for people */
 };
 
+/* Whether the descriptors can be read: 0 or a negative code. */
+int replay_rules_check(const struct replay_rules_options *options, struct stint_error *error);
 /*
  * Loads the rules and reads the descriptors; reports errors. 0 or a negative code, and then there
  * is nothing to free.
