@@ -9,6 +9,7 @@ import pty
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -280,6 +281,18 @@ def test_interrupted_while_it_reads_it_tells_what_it_decided(more, pack):
     out, err, code = interrupted(*args, "--decisions", given=pack(trace))
     assert out.count("\n") == 2002 and "interrupted" in err and code == 1
     assert not replay_json("--quota", "5/1s", given=trace)["interrupted"]
+
+
+def test_an_ignored_interrupt_stays_ignored():
+    """As in the background of a script, where shells have SIGINT ignored."""
+    args = ["sh", "-c", 'trap "" INT; exec "$0" replay --quota 5/1s --decisions', STINT]
+    with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        running.stdin.write(b"0 a\n")
+        running.stdin.flush()
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        out = running.communicate(b"1 a\n", timeout=60)[0]
+        assert out.count(b"\n") == 2 and running.returncode == 0
 
 
 def test_a_fifo_that_no_program_writes_to_can_be_interrupted(tmp_path):

@@ -39,8 +39,12 @@ static void catch_first(size_t n)
     sigemptyset(&action.sa_mask);
     seen = 0;
     n_caught = n;
-    for (size_t i = 0; i < n; i++)
-        sigaction(numbers[i], &action, NULL);
+    for (size_t i = 0; i < n; i++) {
+        struct sigaction before;
+        sigaction(numbers[i], NULL, &before);
+        if (before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+    }
 }
 
 void interrupt_catch(void)

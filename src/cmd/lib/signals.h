@@ -7,7 +7,8 @@
 
 /*
  * ^C in a long run: the first one ends the work, and the results so far are printed. From here on
- * SIGINT sets a flag, which is cleared; a second one ends the program, as by default.
+ * SIGINT sets a flag, which is cleared; a second one ends the program, as by default. A signal that
+ * is ignored, as in the background of a script or under nohup, stays so.
  */
 void interrupt_catch(void);
 /* The same for SIGTERM and SIGHUP; a write to a pipe without a reader becomes a write error. */
