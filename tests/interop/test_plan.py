@@ -329,6 +329,8 @@ def test_a_picture_without_a_proposal(tmp_path):
     (["--periods", "1s,1000ms"], "twice"),
     (["--periods", "0s"], "--periods 0s"),
     (["--periods", "20y"], "--periods"),
+    (["--periods", "6672d"], "and at most 6671d, not '6672d'\n"),
+    (["--periods", "99999999d"], "and at most 6671d, not '99999999d'\n"),
     (["--periods", ",".join(f"{n}s" for n in range(1, 18))], "more than 16"),
     (["--algorithm", "fixed_window"], "--algorithm cannot be"),
     (["--algorithm", "gcra,gcra"], "twice"),

@@ -119,6 +119,7 @@ def test_one_url_is_that_server_alone():
     assert "servers" not in look and [key["key"] for key in look["keys"]] == ["ann"]
     assert look["stats"]["rules"] == by_option["stats"]["rules"]
     assert "at most 64 servers" in top(*["http://127.0.0.1:1"] * 65, code=2)
+    assert "--interval must be longer than 0s" in top("--interval", "0s", code=2)
 
 
 def test_the_half_life_is_a_setting():

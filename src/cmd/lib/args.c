@@ -309,16 +309,19 @@ static void refuse_duration(struct argp_state *state, const char *option, const 
 {
     char meant[32];
     struct buf buf = buf_of(meant, sizeof(meant));
-    bool has_guess = suggest_duration(&buf, span_of_text(text)) && buf.len < sizeof(meant);
-    argp_error(state, "%s must be a length of time like 200ms or 1m30s, not '%s'%s%s%s", option,
-               text, has_guess ? "; did you mean " : "", has_guess ? meant : "",
-               has_guess ? "?" : "");
+    bool has_guess = suggest_duration(&buf, span_of_text(text)) && buf.len < sizeof(meant) &&
+                     strcmp(meant, text) != 0;
+    argp_error(state,
+               "%s must be a length of time like 200ms or 1m30s, and at most %lud, not '%s'%s%s%s",
+               option, (unsigned long)(STINT_NOW_MAX / NS_PER_DAY), text,
+               has_guess ? "; did you mean " : "", has_guess ? meant : "", has_guess ? "?" : "");
 }
 
 uint64_t args_duration(struct argp_state *state, const char *option, const char *text)
 {
     uint64_t ns = 0;
-    if (spec_parse_duration(span_of_text(text), &ns) != 0 || ns > STINT_NOW_MAX)
+    if (spec_parse_duration(span_of_text(text), &ns) != 0 ||
+        ns > STINT_NOW_MAX / NS_PER_DAY * NS_PER_DAY)
         refuse_duration(state, option, text);
     return ns;
 }

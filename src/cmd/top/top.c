@@ -382,7 +382,7 @@ static const struct args_option options_known[] = {
      "most units in use",
      ARGS_CHOICE(struct top_options, order, orders)},
     {"interval", "DURATION", 0, "Time from one sample to the next (default 1s)",
-     ARGS_DURATION(struct top_options, interval_ns)},
+     ARGS_TIMEOUT(struct top_options, interval_ns)},
     {0},
 };
 
