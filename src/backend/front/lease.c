@@ -27,7 +27,7 @@
 #define GROWTH 4       /* from one lease to the next */
 #define RETURN_NS NS_PER_S
 
-enum lease_waiting { LEASE_WAITS, LEASE_PEEKS, LEASE_LISTS };
+enum lease_waiting { LEASE_WAITS, LEASE_PASSES, LEASE_LISTS };
 
 /* A request that was not answered at once: its op->at_work. */
 struct lease_waiter {
@@ -41,7 +41,7 @@ struct lease_waiter {
     uint32_t cost;
     uint64_t deadline_ns;
     uint64_t turn;           /* lease.turns on arrival */
-    struct backend_op inner; /* of LEASE_PEEKS */
+    struct backend_op inner; /* of LEASE_PASSES: the store decides on what is not held here */
     struct stint_decision each;
     struct lease_list *list; /* of LEASE_LISTS */
 };
@@ -222,7 +222,7 @@ static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
 /* The least that serves the first waiting request. */
 static uint32_t wanted(const struct lease_key *key)
 {
-    return key->first != NULL && key->first->verb == REQUEST_TAKE ? key->first->cost : 1;
+    return key->first != NULL ? key->first->cost : 1;
 }
 
 static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
@@ -282,7 +282,7 @@ static void tell_waiting(struct lease_key *key, uint32_t least, const struct bac
     while (waiter != NULL && waiter->turn <= before) {
         struct lease_waiter *next = waiter->next;
         uint64_t turn = lease->turns;
-        if ((waiter->verb == REQUEST_TAKE_UPTO ? 1 : waiter->cost) >= least)
+        if (waiter->cost >= least)
             deliver(waiter, &given, now_ns);
         waiter = lease->turns == turn ? next : key->first;
     }
@@ -541,43 +541,57 @@ static void pass_on(struct lease *lease, const struct backend_request *ask, stru
 }
 
 /* The store does not count what is held here as free. */
-static void on_peeked(struct backend_op *inner, uint64_t now_ns)
+static void add_held(struct backend_answer *answer, const struct lease_waiter *waiter)
+{
+    uint32_t left = lease_left(waiter->key);
+    if (answer->outcome != BACKEND_DECIDED || left == 0)
+        return;
+    uint64_t remaining = min_u64((uint64_t)answer->sum.remaining + left, answer->sum.limit);
+    answer->sum.remaining = (uint32_t)remaining;
+    if (answer->sum.outcome == STINT_DENY && waiter->cost <= remaining) {
+        answer->sum.outcome = STINT_ALLOW;
+        answer->sum.granted = waiter->cost;
+        answer->sum.retry_after_ns = 0;
+    }
+}
+
+static void on_passed(struct backend_op *inner, uint64_t now_ns)
 {
     struct lease_waiter *waiter = inner->arg;
     struct backend_answer answer = inner->answer;
     struct lease_key *key = waiter->key;
     key->pins--;
     drop_ended(key, now_ns);
-    uint32_t left = lease_left(key);
-    if (answer.outcome == BACKEND_DECIDED && left > 0) {
-        uint64_t remaining = min_u64((uint64_t)answer.sum.remaining + left, answer.sum.limit);
-        answer.sum.remaining = (uint32_t)remaining;
-        if (answer.sum.outcome == STINT_DENY && waiter->cost <= remaining) {
-            answer.sum.outcome = STINT_ALLOW;
-            answer.sum.granted = waiter->cost;
-            answer.sum.retry_after_ns = 0;
-        }
-    }
+    if (waiter->verb == REQUEST_PEEK)
+        add_held(&answer, waiter);
+    else
+        lease_add_upto(key, waiter->cost, &answer);
     deliver(waiter, &answer, now_ns);
 }
 
-static void ask_peek(struct lease_key *key, const struct backend_request *ask,
-                     struct backend_op *op)
+/* `cost` is what the store decides on. */
+static void pass_with_held(struct lease_key *key, const struct backend_request *ask, uint32_t cost,
+                           struct backend_op *op)
 {
     struct lease *lease = key->home;
-    struct lease_waiter *waiter = new_waiter(lease, LEASE_PEEKS, op);
+    struct lease_waiter *waiter = new_waiter(lease, LEASE_PASSES, op);
     if (waiter == NULL)
         return;
+    struct backend_request asked = *ask;
+    struct backend_item item = ask->items[0];
     waiter->key = key;
-    waiter->cost = ask->items[0].cost;
+    waiter->verb = ask->verb;
+    waiter->cost = item.cost;
     waiter->inner = (struct backend_op){
-        .answer = {.each = &waiter->each}, .answered = on_peeked, .arg = waiter};
+        .answer = {.each = &waiter->each}, .answered = on_passed, .arg = waiter};
+    item.cost = cost;
+    asked.items = &item;
     key->pins++;
-    pass_on(lease, ask, &waiter->inner);
+    pass_on(lease, &asked, &waiter->inner);
     if (waiter->inner.answer.outcome == BACKEND_WAITS)
         return;
     waiter->is_new = true;
-    on_peeked(&waiter->inner, ask->now_ns);
+    on_passed(&waiter->inner, ask->now_ns);
 }
 
 static void wait_for_lease(struct lease_key *key, const struct backend_request *ask,
@@ -605,6 +619,8 @@ static void reset(struct lease_key *key, const struct backend_request *ask, stru
     struct backend_request asked = *ask;
     asked.ended = ended;
     asked.n_ended = end(key, true, now_ns, ended);
+    while (key->n_held > 0) /* charged at once: the state forgets them */
+        drop(key, 0);
     key->remaining = 0;
     pass_on(key->home, &asked, op);
 }
@@ -650,13 +666,14 @@ static bool is_ahead_of_time(const struct lease_key *key, const struct backend_r
 static void ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     uint64_t now_ns = now_of(lease);
+    uint32_t cost = ask->items[0].cost;
     bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > REQUEST_RESET;
     struct lease_key *key = NULL;
     struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
     if (!goes_on)
-        key = takes(ask) && ask->items[0].cost > 0 ? key_of(lease, &ask->items[0], now_ns)
-                                                   : lease_find(lease, &ask->items[0], now_ns);
+        key = ask->verb == REQUEST_TAKE && cost > 0 ? key_of(lease, &ask->items[0], now_ns)
+                                                    : lease_find(lease, &ask->items[0], now_ns);
     if (key == NULL) {
         pass_on(lease, ask, op);
         return;
@@ -675,8 +692,10 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
     } else if (ask->verb == REQUEST_RESET) {
         reset(key, ask, op, now_ns);
     } else if (ask->verb == REQUEST_PEEK && lease_left(key) > 0) {
-        ask_peek(key, ask, op);
-    } else if (takes(ask) && ask->items[0].cost > 0 && now_ns >= key->direct_until_ns &&
+        pass_with_held(key, ask, cost, op);
+    } else if (ask->verb == REQUEST_TAKE_UPTO && lease_spare(key) > 0 && cost > lease_spare(key)) {
+        pass_with_held(key, ask, cost - lease_spare(key), op);
+    } else if (ask->verb == REQUEST_TAKE && cost > 0 && now_ns >= key->direct_until_ns &&
                !lease->is_draining) {
         wait_for_lease(key, ask, op, now_ns);
     } else {
@@ -744,7 +763,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
         lease_list_forget(waiter->list);
         return;
     }
-    if (waiter->kind == LEASE_PEEKS) {
+    if (waiter->kind == LEASE_PASSES) {
         lease->inner->ops->forget(lease->inner, &waiter->inner);
         waiter->key->pins--;
     }

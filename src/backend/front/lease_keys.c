@@ -148,6 +148,8 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
                  struct backend_answer *answer)
 {
     uint32_t left = lease_left(key);
+    if (verb == REQUEST_TAKE_UPTO && left > 0 && lease_denies(key, verb, cost, now_ns))
+        cost = cost < left ? cost : left; /* the store has no more */
     bool fits = left > 0 && cost <= left;
     if (!fits && cost > 0 && lease_denies(key, verb, cost, now_ns)) {
         answer->sum = decision_of(key, left, now_ns);
@@ -166,6 +168,23 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
     answer->outcome = BACKEND_DECIDED;
     answer->is_local = true;
     return true;
+}
+
+void lease_add_upto(struct lease_key *key, uint32_t cost, struct backend_answer *answer)
+{
+    struct stint_decision *sum = &answer->sum;
+    uint32_t granted = sum->outcome == STINT_ALLOW ? sum->granted : 0;
+    uint32_t added = (uint32_t)min_u64(lease_spare(key), cost - granted);
+    if (answer->outcome != BACKEND_DECIDED || added == 0)
+        return;
+    uint64_t at_ns = hand_out(key, added);
+    if (granted > 0) /* of two times, in whole microseconds: it names no lease */
+        at_ns = min_u64(at_ns - at_ns % NS_PER_US, answer->at_ns);
+    answer->at_ns = at_ns;
+    sum->outcome = STINT_ALLOW;
+    sum->granted = granted + added;
+    sum->remaining = (uint32_t)min_u64((uint64_t)sum->remaining + lease_left(key), sum->limit);
+    sum->retry_after_ns = 0;
 }
 
 /* Units of this worker's lease, not used after all: no other node ever counted them as used. */

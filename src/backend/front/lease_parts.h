@@ -5,6 +5,7 @@
 
 #include "backend/front/lease.h"
 #include "base/siphash.h"
+#include "base/wide_int.h"
 
 #define LEASE_HELD_MAX 3   /* leases of one key: one runs out while the next is requested */
 #define LEASE_SOON_PARTS 8 /* part of the term: this near its end a lease is renewed */
@@ -85,6 +86,12 @@ static inline uint32_t lease_left(const struct lease_key *key)
     return left;
 }
 
+/* What no waiting request is to have. */
+static inline uint32_t lease_spare(const struct lease_key *key)
+{
+    return (uint32_t)sub_floor(lease_left(key), key->waiting);
+}
+
 /* `units` more, or fewer, are held and unused. */
 static inline void lease_count(struct lease *lease, int64_t units)
 {
@@ -116,6 +123,8 @@ void lease_remove(struct lease_key *key);
 /* True: decided by what is held or known here. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct backend_answer *answer);
+/* Adds what is held here, as far as it is spare, to the units that the store granted of `cost`. */
+void lease_add_upto(struct lease_key *key, uint32_t cost, struct backend_answer *answer);
 /* True: the units went back to the lease that they are from. */
 bool lease_refund(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
                   struct backend_answer *answer);

@@ -337,6 +337,35 @@ TEST(a_peek_counts_what_is_held_here)
     assert_int_equal(ask(REQUEST_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
 }
 
+static const uint8_t kinds[] = {RULE_LEASE_STRICT, RULE_LEASE_FAST};
+
+TEST(as_much_as_there_is_comes_from_here_and_from_the_store)
+{
+    static const char *const keys[][2] = {{"hot", "cold"}, {"warm", "cool"}};
+    for (size_t i = 0; i < 2; i++) {
+        rule.store.lease = kinds[i];
+        take_times(keys[i][0], 30);
+        uint64_t asks = world.asks;
+        check(ask(REQUEST_TAKE_UPTO, keys[i][0], 2000), STINT_ALLOW, 70, false);
+        assert_int_equal(world.asks, asks + 1);
+        assert_int_equal(ask(REQUEST_TAKE_UPTO, keys[i][0], 5)->op.answer.sum.outcome, STINT_DENY);
+        /* More than one lease may have, of a key that is not known here. */
+        check(ask(REQUEST_TAKE_UPTO, keys[i][1], 21), STINT_ALLOW, 21, false);
+        check(ask(REQUEST_TAKE, keys[i][1], 1), STINT_ALLOW, 1, true);
+        check(ask(REQUEST_TAKE_UPTO, keys[i][1], 101), STINT_ALLOW, 78, false);
+    }
+}
+
+TEST(as_much_as_there_is_may_all_be_held_here)
+{
+    take_times("hot", 30);
+    uint32_t left = store_left("hot");
+    assert_in_range(left, 40, 69);
+    check(ask(REQUEST_CHARGE, "hot", left), STINT_ALLOW, left, false);
+    check(ask(REQUEST_TAKE_UPTO, "hot", 100), STINT_ALLOW, 70 - left, false);
+    assert_int_equal(ask(REQUEST_TAKE_UPTO, "hot", 100)->op.answer.sum.outcome, STINT_DENY);
+}
+
 TEST(lists_give_back_to_the_lease_what_another_denies)
 {
     take_times("hot", 30);
@@ -459,11 +488,15 @@ TEST(fast_leases_are_charged_at_once_and_refunded)
 
 TEST(a_reset_forgets_what_is_held)
 {
-    take_times("hot", 30);
-    const struct asker *reset = ask(REQUEST_RESET, "hot", 0);
-    assert_int_equal(reset->op.answer.outcome, BACKEND_DECIDED);
-    assert_int_equal(store_left("hot"), 100);
-    take_times("hot", 30);
+    for (size_t i = 0; i < 2; i++) {
+        rule.store.lease = kinds[i];
+        take_times("hot", 30);
+        const struct asker *reset = ask(REQUEST_RESET, "hot", 0);
+        assert_int_equal(reset->op.answer.outcome, BACKEND_DECIDED);
+        assert_int_equal(store_left("hot"), 100);
+        check(ask(REQUEST_TAKE_UPTO, "hot", 200), STINT_ALLOW, 100, false);
+        ask(REQUEST_RESET, "hot", 0);
+    }
 }
 
 TEST(trie_and_counted_denials_are_not_leased)
