@@ -508,8 +508,9 @@ STINT_API int stint_renew(struct stint_table *table, struct stint_ticket ticket,
 
 /*
  * Charges a time in the future, for pacing: on ALLOW, retry_after_ns is the wait until it starts
- * (0 = now), at most max_wait_ns and 365 days. It can be cancelled until it starts. gcra and log;
- * NEVER for other algorithms.
+ * (0 = now), at most max_wait_ns and 365 days. It can be cancelled until it starts. One log, or any
+ * number of gcra quotas; NEVER for others. Each gcra quota is charged at its own start, which may
+ * be before the common one: its bound holds for the former.
  */
 STINT_API struct stint_decision stint_book(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,

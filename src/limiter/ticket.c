@@ -30,7 +30,7 @@ enum ticket_kind { KIND_CHARGE, KIND_BOOKING, KIND_HOLD };
 struct ticket_part {
     uint64_t nonce;
     uint64_t hash_lo, hash_hi;
-    uint64_t granted_at_ns; /* a booking: when it starts; a hold: the holder's value */
+    uint64_t granted_at_ns; /* a booking: where it is charged; a hold: the holder's value */
     uint64_t deadline_ns;
     uint32_t units;
     uint16_t quota_id;
@@ -389,15 +389,16 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
     }
     struct stint_decision sum = list_sum(&list);
     sum.retry_after_ns = wait_ns;
-    uint64_t starts_ns = add_sat(now_ns, wait_ns);
-    table_raise_booked(table, starts_ns);
+    table_raise_booked(table, add_sat(now_ns, wait_ns));
     struct ticket_entry entries[STINT_ITEMS_MAX];
-    for (size_t i = 0; i < list.n_parts; i++)
-        entries[i] = (struct ticket_entry){.quota = list.parts[i].quota,
-                                           .hash = list.parts[i].hash,
-                                           .at_ns = starts_ns,
-                                           .units = list.parts[i].cost,
-                                           .times = list.parts[i].times};
+    for (size_t i = 0; i < list.n_parts; i++) {
+        const struct list_part *part = &list.parts[i]; /* charged at its own start */
+        entries[i] = (struct ticket_entry){.quota = part->quota,
+                                           .hash = part->hash,
+                                           .at_ns = add_sat(now_ns, part->decision.retry_after_ns),
+                                           .units = part->cost,
+                                           .times = part->times};
+    }
     *ticket = issue(table, KIND_BOOKING, entries, list.n_parts, wait_ns, now_ns);
     return sum;
 }

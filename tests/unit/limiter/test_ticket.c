@@ -405,6 +405,27 @@ TEST(test_a_booking_is_cancelled_until_it_starts)
     }
 }
 
+/* A place over a list starts with the last of them, and is given back where each was charged. */
+TEST(test_a_booking_over_a_list_is_cancelled_in_all_of_it)
+{
+    struct stint_quota quick = quota_of("gcra 5/10s"), slow = quota_of("gcra 1/60s");
+    const struct stint_item both[] = {item(&quick, "k", 2), item(&slow, "k", 1)};
+    const struct stint_item none[] = {item(&quick, "k", 0), item(&slow, "k", 0)};
+    static const uint32_t used[] = {0, 2, 5}; /* quick is free now, after the call, in 4 s */
+    for (size_t i = 0; i < N(used); i++) {
+        uint64_t now_ns = NOW + i * DAY;
+        struct stint_ticket ticket;
+        stint_take(fixture->table, &quick, "k", 1, used[i], now_ns);
+        stint_take(fixture->table, &slow, "k", 1, 1, now_ns);
+        struct stint_decision decision = stint_book(fixture->table, both, 2, DAY, now_ns, &ticket);
+        assert_int_equal(decision.retry_after_ns, MINUTE);
+        assert_int_equal(stint_cancel(fixture->table, ticket, now_ns, &decision), 0);
+        assert_int_equal(decision.granted, 1);
+        assert_int_equal(stint_peek(fixture->table, none, 1, now_ns).remaining, 5 - used[i]);
+        assert_int_equal(stint_peek(fixture->table, none + 1, 1, now_ns).reset_after_ns, MINUTE);
+    }
+}
+
 /* Too long a wait is refused for all of a list: no ticket, and no place kept in the others. */
 TEST(test_a_refused_booking_keeps_no_place)
 {
