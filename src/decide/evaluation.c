@@ -587,13 +587,34 @@ static void deny_until(const struct evaluation *evaluation, struct target *targe
                                                    .reset_after_ns = wait_ns};
 }
 
+/*
+ * The same for a key whose state was not asked: it may deny for longer. That of a store is not
+ * worth a request. `about`: verb, and the accepted wait of a booking.
+ */
+static void deny_blocked(struct evaluation *evaluation, struct target *target,
+                         const struct stint_ask *about, uint64_t until_ns)
+{
+    assert(until_ns > evaluation->now_ns);
+    struct stint_table *table = evaluation->table;
+    const struct stint_ask ask = {.now_ns = evaluation->now_ns,
+                                  .at_ns = about->at_ns,
+                                  .cost = target->cost,
+                                  .verb = about->verb};
+    deny_until(evaluation, target, until_ns);
+    if (target->store == 0)
+        table_wait_for_state(table, target->quota,
+                             table_hash(table, target->quota, target->key.ptr, target->key.len),
+                             &ask, &target->decision);
+}
+
 /* The results of the first run of the request: bans may have been added since. */
-static void recall_blocks(struct evaluation *evaluation, const union pending_result *notes)
+static void recall_blocks(struct evaluation *evaluation, const struct stint_ask *about,
+                          const union pending_result *notes)
 {
     assert(notes != NULL);
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (notes[i].blocked_until_ns > 0)
-            deny_until(evaluation, &evaluation->targets[i], notes[i].blocked_until_ns);
+            deny_blocked(evaluation, &evaluation->targets[i], about, notes[i].blocked_until_ns);
 }
 
 static bool any_may_be_blocked(const struct evaluation *evaluation)
@@ -602,7 +623,8 @@ static bool any_may_be_blocked(const struct evaluation *evaluation)
            cooldown_any(evaluation->table, evaluation->now_ns);
 }
 
-static void find_blocks(struct evaluation *evaluation, union pending_result *notes)
+static void find_blocks(struct evaluation *evaluation, const struct stint_ask *about,
+                        union pending_result *notes)
 {
     assert((notes != NULL) == (evaluation->pending != NULL));
     if (!any_may_be_blocked(evaluation))
@@ -614,7 +636,7 @@ static void find_blocks(struct evaluation *evaluation, union pending_result *not
             continue;
         uint64_t until_ns = blocked_until(evaluation, target);
         if (until_ns > 0)
-            deny_until(evaluation, target, until_ns);
+            deny_blocked(evaluation, target, about, until_ns);
         if (notes != NULL)
             notes[i].blocked_until_ns = until_ns;
     }
@@ -631,7 +653,7 @@ static bool knows_of_no_blocks(const struct evaluation *evaluation)
     return pending->blocks == PENDING_BLOCKS_NONE;
 }
 
-void evaluation_find_blocks(struct evaluation *evaluation)
+void evaluation_find_blocks(struct evaluation *evaluation, const struct stint_ask *about)
 {
     assert(evaluation_is_valid(evaluation));
     bool is_new = true;
@@ -645,9 +667,9 @@ void evaluation_find_blocks(struct evaluation *evaluation)
             return;
     }
     if (is_new)
-        find_blocks(evaluation, notes);
+        find_blocks(evaluation, about, notes);
     else
-        recall_blocks(evaluation, notes);
+        recall_blocks(evaluation, about, notes);
 }
 
 /* Once for a request, however often it runs. */

@@ -163,9 +163,9 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
 
 /*
  * Denies targets whose key is blocked, for every verb that decides. Runs before any unit is
- * charged: so neither siblings nor the ban itself count it.
+ * charged: so neither siblings nor the ban itself count it. `about`: the verb, and at_ns of BOOK.
  */
-void evaluation_find_blocks(struct evaluation *evaluation);
+void evaluation_find_blocks(struct evaluation *evaluation, const struct stint_ask *about);
 /* After a denial: counts it for the bans of the rules that denied. */
 void evaluation_count_denials(struct evaluation *evaluation);
 /* The decision of the request from those of its targets. */

@@ -149,6 +149,27 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const st
     return true;
 }
 
+void table_wait_for_state(struct stint_table *table, const struct stint_quota *quota,
+                          struct hash128 hash, const struct stint_ask *ask,
+                          struct stint_decision *decision)
+{
+    assert(table_is_valid(table) && quota->derived.checked);
+    struct asking asking = {.undo = NULL};
+    const struct stint_ask peek = {.now_ns = ask->now_ns,
+                                   .cost = ask->verb == STINT_TAKE_UPTO ? 1 : ask->cost,
+                                   .verb = STINT_PEEK};
+    if (decision->outcome != STINT_DENY || ask->now_ns > STINT_NOW_MAX ||
+        !start(&asking, table, quota, hash))
+        return;
+    struct stint_decision state = decide(&asking, &peek, table_effective_now(table, ask->now_ns));
+    if (state.outcome != STINT_DENY)
+        return;
+    uint64_t accepted_ns = ask->verb == STINT_BOOK ? ask->at_ns : 0;
+    decision->retry_after_ns =
+        max_u64(decision->retry_after_ns, sub_floor(state.retry_after_ns, accepted_ns));
+    decision->reset_after_ns = max_u64(decision->reset_after_ns, state.reset_after_ns);
+}
+
 struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
                                      struct hash128 hash, const struct stint_ask *ask,
                                      struct undo *undo, uint64_t *holder)
@@ -163,8 +184,10 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
         return algorithm_never(0);
     uint64_t effective_ns = table_effective_now(table, ask->now_ns);
     if (table_has_blocks(table, ask->now_ns) &&
-        ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
+        ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision)) {
+        table_wait_for_state(table, quota, hash, ask, &decision);
         return decision;
+    }
     /*
      * What has flowed back since a grant cannot be refunded. A caller whose clock is behind would
      * subtract too little, and get units that others have used since. A counter has no units: it
@@ -190,15 +213,19 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
 {
     assert(table_is_valid(table));
     struct stint_decision decision;
+    struct hash128 hash;
     if (undo != NULL)
         *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
     if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set)
         return algorithm_never(0);
+    hash = table_hash(table, quota, key, key_len);
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
-                &decision))
+                &decision)) {
+        table_wait_for_state(table, quota, hash, ask, &decision);
         return decision;
-    return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);
+    }
+    return table_ask_hash(table, quota, hash, ask, undo, holder);
 }
 
 CAS16_TARGET bool table_undo(const struct undo *undo)

@@ -36,6 +36,10 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
 struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
                                      struct hash128 hash, const struct stint_ask *ask,
                                      struct undo *undo, uint64_t *holder);
+/* A denial by a block lasts as long as the state denies too, if that is longer. */
+void table_wait_for_state(struct stint_table *table, const struct stint_quota *quota,
+                          struct hash128 hash, const struct stint_ask *ask,
+                          struct stint_decision *decision);
 /* A take of a key whose hash is known, by the fast path where possible. */
 struct stint_decision table_take_hash(struct stint_table *table, const struct stint_quota *quota,
                                       struct hash128 hash, uint32_t cost, uint64_t now_ns);

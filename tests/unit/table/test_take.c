@@ -27,6 +27,28 @@ static struct stint_decision take_long(struct stint_table *table, const struct s
     return table_ask(table, quota, &key, sizeof(key), &ask, NULL, NULL);
 }
 
+/* A block is over before the units of the key are free: the wait is that of both. */
+TEST(test_a_blocked_key_waits_for_its_units_too)
+{
+    static const char *const specs[] = {"gcra 5/1m", "window 5/1m", "log 5/1m"};
+    for (size_t i = 0; i < N(specs); i++) {
+        const struct stint_quota quota = quota_of(specs[i]);
+        struct stint_table *table = open_virtual();
+        stint_take(table, &quota, "k", 1, 5, NS_PER_S);
+        table_block(table, table_block_hash(table, "k", 1), 3 * NS_PER_S, NS_PER_S);
+        struct stint_decision denied = stint_take(table, &quota, "k", 1, 5, 2 * NS_PER_S);
+        uint64_t wait_ns = denied.retry_after_ns;
+        assert_int_equal(denied.outcome, STINT_DENY);
+        assert_true(wait_ns >= 59 * NS_PER_S && denied.reset_after_ns >= wait_ns);
+        const struct stint_ask before = {
+            .now_ns = 2 * NS_PER_S + wait_ns - 1, .cost = 5, .verb = STINT_PEEK};
+        assert_int_equal(table_ask(table, &quota, "k", 1, &before, NULL, NULL).outcome, STINT_DENY);
+        denied = stint_take(table, &quota, "k", 1, 5, 2 * NS_PER_S + wait_ns);
+        assert_int_equal(denied.outcome, STINT_ALLOW);
+        stint_table_close(table);
+    }
+}
+
 /* Three tables that get the same requests; the clock of the third is set to their time. */
 TEST(test_all_ways_of_taking_decide_alike)
 {
