@@ -41,7 +41,9 @@ PARTS = [
      "Of the whole server. The label `rule` is the path of a rule, whatever its `name` is: its "
      "keys, with the values\nthat the file gives them, joined by dots, such as "
      "`path=/login.remote_address`. "
-     "`value` has values\nof requests, for rules that show them (`detailed_metric`)."),
+     "`value` has values\nof requests, for rules that show them (`detailed_metric`). A request "
+     "that waits (`WAIT`, `wait_ms`) counts once, with its\nreply, and a pool's each time that it "
+     "is evaluated."),
     ("The table", r"stint_(table_|evictions|forgotten)", "Of the server's own table."),
     ("Shared stores", r"stint_(store_|lease_|deny_cache)",
      "One series for each store of the server (`--store`)."),

@@ -98,6 +98,7 @@ void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns)
     evaluation->at_ns = evaluation->now_ns;
     evaluation->n_targets = 0;
     evaluation->n_unmatched = 0;
+    evaluation->retry_until_ns = 0;
     evaluation->bans_lost = 0;
     evaluation->keys_len = 0;
     evaluation->pending = NULL;

@@ -23,6 +23,7 @@
 #ifndef STINT_DECIDE_EVALUATION_H
 #define STINT_DECIDE_EVALUATION_H
 
+#include "base/wide_int.h"
 #include "limiter/ticket.h"
 #include "rules/rules.h"
 
@@ -119,10 +120,11 @@ struct evaluation {
     bool charges_hits;   /* Envoy's hits are charged where their rule does not choose */
     bool checks_debt;    /* a check passes until more than the limit is used */
     size_t n_targets;
-    size_t n_unmatched; /* there are descriptors */
-    size_t domain;      /* the result of rules_find_domain(), where there are descriptors */
-    uint64_t bans_lost; /* the table had no space for a ban */
-    uint64_t count;     /* of a counter, as its store answered */
+    size_t n_unmatched;      /* there are descriptors */
+    size_t domain;           /* the result of rules_find_domain(), where there are descriptors */
+    uint64_t retry_until_ns; /* evaluation_retries(); 0: every result is final */
+    uint64_t bans_lost;      /* the table had no space for a ban */
+    uint64_t count;          /* of a counter, as its store answered */
     struct target targets[TARGETS_MAX];
     struct stint_quota quotas[TARGETS_MAX]; /* of targets that have no rule of their own */
     uint8_t *keys;                          /* EVALUATION_KEYS_SIZE bytes */
@@ -201,6 +203,17 @@ bool evaluation_asks(const struct evaluation *evaluation, bool in_stores);
 static inline bool evaluation_is_to_wait(const struct evaluation *evaluation)
 {
     return evaluation->is_waiting || evaluation->fault != 0;
+}
+
+/*
+ * Whether the request is decided again at the end of this denial: the denial counts for no ban.
+ * Others may be faster then, so this may happen several times.
+ */
+static inline bool evaluation_retries(const struct evaluation *evaluation,
+                                      const struct stint_decision *decision)
+{
+    uint64_t again_ns = add_sat(evaluation->now_ns, max_u64(decision->retry_after_ns, 1));
+    return decision->outcome == STINT_DENY && again_ns <= evaluation->retry_until_ns;
 }
 
 /* A list of descriptors in one domain. */

@@ -533,6 +533,11 @@ static void count_denial(struct evaluation *evaluation)
         if (target_asks(target) && !target->over && !target->is_settled)
             target->decision = stands(evaluation, target);
     }
+    if (evaluation->retry_until_ns > 0) {
+        struct stint_decision sum = evaluation_sum(evaluation, true);
+        if (evaluation_retries(evaluation, &sum))
+            return;
+    }
     evaluation_count_denials(evaluation);
 }
 

@@ -64,6 +64,7 @@ struct pending {
     uint64_t heard_ns; /* when the last reply came; 0: none yet */
     uint64_t now_ns;   /* of the first run: every run evaluates at this time */
     uint64_t deadline_ns;
+    uint64_t retry_until_ns; /* of the first run in its turn: every run denies as that one does */
     struct pending_extra *extra;      /* NULL: none */
     struct evaluation_inputs *inputs; /* evaluation_keep(); NULL: none are kept */
     /*

@@ -34,8 +34,9 @@ struct reply {
     char message[STINT_ERROR_MAX];  /* of the error */
     struct stint_decision decision; /* of the whole request; binding: index into statuses */
     struct stint_ticket ticket;
-    struct span ticket_text;      /* of a ticket in a store; empty: it is `ticket` */
-    uint64_t at_ns;               /* the time at which units were charged: granted_at of a refund */
+    struct span ticket_text; /* of a ticket in a store; empty: it is `ticket` */
+    uint64_t again_at_ns; /* no reply yet: the time to decide the request again; 0: it is final */
+    uint64_t at_ns;       /* the time at which units were charged: granted_at of a refund */
     uint64_t expires_after_ns;    /* FIND: until the state is as if never used */
     struct stint_counter counter; /* COUNT */
     /* As evaluated, one for each descriptor or item, in their order. None on errors and tickets. */

@@ -112,6 +112,11 @@ struct request {
     struct span quota; /* SET_QUOTA: a SPEC */
     struct span id;    /* idempotency: a retry with the same id is charged once; empty: none */
     uint64_t wait_ns;  /* how long the caller waits for an ALLOW */
+    /*
+     * The time at which that ends, on the clock of decisions; 0: this answer is final. A request
+     * that waits is decided several times and counts once, with its final answer.
+     */
+    uint64_t retry_until_ns;
     uint64_t lifetime_ns;
     uint32_t kept_units;    /* of a reservation never settled; STINT_KEEP_ALL: all of them */
     uint64_t granted_at_ns; /* at_ns of the reply */

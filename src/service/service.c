@@ -515,6 +515,7 @@ static void answer_targets(struct service *service, const struct request *reques
         service_refuse(reply, &error);
         return;
     }
+    service->evaluation.retry_until_ns = request->retry_until_ns;
     if (!service_begin_pending(service, request, reply))
         return;
     reply->decision = evaluate(service, request, reply);
@@ -528,7 +529,11 @@ static void answer_targets(struct service *service, const struct request *reques
         return;
     if (reply->has_ticket && reply->ticket_text.len > 0)
         expiries_expect(service, request, now_ns);
-    count_evaluation(service, request, reply);
+    if (evaluation_retries(&service->evaluation, &reply->decision))
+        reply->again_at_ns = min_u64(request->retry_until_ns,
+                                     add_sat(now_ns, max_u64(reply->decision.retry_after_ns, 1)));
+    else
+        count_evaluation(service, request, reply);
     list_statuses(service, request, reply);
 }
 
@@ -811,6 +816,7 @@ static void begin(struct reply *reply, uint64_t now_ns)
     reply->has_ticket = false;
     reply->found = false;
     reply->message[0] = '\0';
+    reply->again_at_ns = 0;
     reply->at_ns = now_ns;
     reply->statuses = NULL;
     reply->n_statuses = 0;
@@ -881,20 +887,8 @@ void service_ask(struct service *service, const struct request *request,
     assert((reply->error == REPLY_WAITS) == (reply->pending != NULL));
     if (reply->error == REPLY_WAITS)
         reply->pending->span = caller->span;
-    if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD)
+    if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD || reply->again_at_ns > 0)
         return;
     metrics_asked(service->metrics, (enum metrics_frontend)caller->frontend, request->verb,
                   reply->error);
-}
-
-uint64_t service_retry_at(const struct request *request, const struct reply *reply,
-                          uint64_t asked_ns, uint64_t now_ns)
-{
-    uint64_t patience_ends_ns = add_sat(asked_ns, request->wait_ns);
-    if (request->wait_ns == 0 || reply->error != REPLY_DECIDED ||
-        reply->decision.outcome != STINT_DENY)
-        return 0;
-    /* Others may be faster at that time: then the request is decided again, within its limit. */
-    uint64_t again_ns = add_sat(now_ns, max_u64(reply->decision.retry_after_ns, 1));
-    return again_ns <= patience_ends_ns ? again_ns : 0;
 }

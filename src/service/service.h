@@ -112,7 +112,10 @@ struct tracer *service_tracer(const struct service *service); /* NULL: there are
 /* As its next request would: releases rules that are no longer in force, while no request comes. */
 void service_renew_rules(struct service *service);
 
-/* Answers at once. `wait_ns` is not used here: see service_retry_at(). */
+/*
+ * Answers at once. For a request with retry_until_ns, reply->again_at_ns may be set: then repeat
+ * the same request at that time, or use the reply if the caller cannot wait any more.
+ */
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply);
 
@@ -167,12 +170,5 @@ int service_pool_next(struct service *service, struct service_pool_call *call,
 int service_pool_give_back(struct service *service, struct service_pool_call *call,
                            const struct pools_return *back, uint64_t now_ns, uint32_t *given_back,
                            struct stint_error *error);
-
-/*
- * For a request that may wait, first decided at asked_ns and answered with `reply` at now: the time
- * to decide again, or 0 if the reply is final (allowed, never, or too late for the caller).
- */
-uint64_t service_retry_at(const struct request *request, const struct reply *reply,
-                          uint64_t asked_ns, uint64_t now_ns);
 
 #endif

@@ -187,6 +187,9 @@ bool service_begin_pending(struct service *service, const struct request *reques
     evaluation->pending = pending;
     evaluation->now_ns = evaluation->at_ns = pending->now_ns;
     evaluation->is_ahead = request->is_ahead;
+    if (pending->retry_until_ns == 0 && !request->is_ahead)
+        pending->retry_until_ns = request->retry_until_ns;
+    evaluation->retry_until_ns = pending->retry_until_ns;
     return true;
 }
 

@@ -11,6 +11,7 @@ import time
 import grpc
 import pytest
 
+from measure import metric
 from program import STINT
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from server import Server, free_port
@@ -211,6 +212,36 @@ def test_who_waits_is_answered_when_the_clock_comes_there(connect):
         mover.advance("1h")
     assert all(waiter.end_wait() for waiter in waiters)
     assert not mover.take("gcra 1/1h burst=8", "w")
+
+
+def test_a_request_that_waits_is_decided_once(server):
+    """Of four that wait only one is served each minute: the others are decided again, and do not
+    count as denied, neither for the ban after two denials nor in metrics."""
+    waiters = [OverResp(server), OverHttp(server), OverResp(server), OverHttp(server)]
+    mover = OverResp(server)
+    assert mover.take_of("user", "w") == (True, 0)
+    words = ["DOMAIN", "api", "DESCRIPTOR", 1, "user", "w", "WAIT", 210_000]
+    body = {"domain": "api", "descriptors": [{"entries": [{"key": "user", "value": "w"}]}],
+            "wait_ms": 210_000}
+    for waiter in waiters:
+        if isinstance(waiter, OverResp):
+            waiter.link.send("STINT.TAKE", *words)
+        else:
+            waiter.begin("/v1/take", body)
+    for _ in range(4):
+        time.sleep(0.3)
+        mover.advance("70s")
+    answers = [waiter.link.read()[1] == "allow" if isinstance(waiter, OverResp)
+               else waiter.end()[0] == 200 for waiter in waiters]
+    assert sorted(answers) == [False, True, True, True]
+    counts = {outcome: metric(server.http, "stint_decisions_total", domain="api", rule="user",
+                              outcome=outcome) for outcome in ("allow", "deny", "banned")}
+    assert counts == {"allow": 4, "deny": 1, "banned": 0}
+    asked = [metric(server.http, "stint_requests_total", frontend=frontend, verb="take")
+             for frontend in ("resp", "http")]
+    assert asked == [3, 2]
+    for client in [mover, *waiters]:
+        client.close()
 
 
 def test_timeouts_of_connections_go_by_real_time(options):

@@ -3,6 +3,7 @@
 #include "frontend/http/http_exchange.h"
 
 #include "base/number.h"
+#include "base/wide_int.h"
 #include "proto/http/http_call.h"
 
 /* Calls the service. False: no reply yet, answer->again_at_ns or ->pending is set. */
@@ -16,6 +17,9 @@ static bool ask(struct http_exchange *exchange)
         http_reply_decides(request->verb);
     request->pending = exchange->pending;
     exchange->pending = NULL;
+    request->retry_until_ns = request->wait_ns == 0 || message->is_urgent
+                                  ? 0
+                                  : add_sat(exchange->asked_ns, request->wait_ns);
     service_ask(frontend->options.service, request, &exchange->caller, exchange->now_ns,
                 &frontend->reply);
     if (frontend->reply.error == REPLY_WAITS) {
@@ -23,10 +27,7 @@ static bool ask(struct http_exchange *exchange)
         return false;
     }
     exchange->was_decided = true;
-    if (request->wait_ns == 0 || message->is_urgent)
-        return true;
-    exchange->answer->again_at_ns =
-        service_retry_at(request, &frontend->reply, exchange->asked_ns, exchange->now_ns);
+    exchange->answer->again_at_ns = message->is_urgent ? 0 : frontend->reply.again_at_ns;
     return exchange->answer->again_at_ns == 0;
 }
 

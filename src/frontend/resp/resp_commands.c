@@ -594,10 +594,11 @@ static void answer_verb(struct resp_call *call)
     }
     if (!call->is_ahead)
         resp_call_begin(call);
+    if (request.wait_ns > 0 && !call->is_ahead && !state->is_draining)
+        request.retry_until_ns = add_sat(state->asked_ns, request.wait_ns);
     if (!ask(call, &request, reply))
         return;
-    uint64_t retry_at_ns = service_retry_at(&request, reply, state->asked_ns, call->now_ns);
-    bool is_suspended = resp_call_park(call, retry_at_ns);
+    bool is_suspended = resp_call_park(call, reply->again_at_ns);
     if (!is_suspended)
         resp_reply_verb(&state->out, &request, reply);
     end_span(call, &request, is_suspended ? NULL : reply);

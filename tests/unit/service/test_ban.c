@@ -69,6 +69,21 @@ TEST(test_denials_that_are_far_apart_make_no_ban)
     assert_true(denied("login=a", 2));
 }
 
+/* The request is decided often, and denied once: by the answer that its caller gets. */
+TEST(test_a_request_that_waits_is_denied_once_at_most)
+{
+    struct asked asked;
+    serve(&s, LOGIN);
+    outcome(&s, "login=a; other=a");
+    descriptors_of(&asked, "login=a; other=a")->retry_until_ns = s.now_ns + 10 * S;
+    for (int i = 0; i < 10; i++)
+        assert_true(ask(&s, &asked.request)->again_at_ns > 0);
+    assert_false(denied("login=a", 2));
+    asked.request.retry_until_ns = s.now_ns; /* too late for this caller */
+    assert_int_equal(ask(&s, &asked.request)->again_at_ns, 0);
+    assert_true(s.reply.statuses[0].banned);
+}
+
 TEST(test_a_full_table_of_blocks_is_told)
 {
     char text[32];

@@ -325,18 +325,26 @@ TEST(test_rules_that_the_table_cannot_keep_are_refused)
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
+/* Decided at `now`, for a caller that waits until then. */
+static uint64_t again_at(const char *text, uint64_t until_ns)
+{
+    struct asked asked;
+    descriptors_of(&asked, text)->retry_until_ns = until_ns;
+    return ask(&s, &asked.request)->again_at_ns;
+}
+
 TEST(test_when_to_ask_again)
 {
-    const struct request request = {.wait_ns = 10 * S}, impatient = {.wait_ns = 0};
-    struct reply reply = {.decision = {.outcome = STINT_DENY, .retry_after_ns = 4 * S}};
-    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 104 * S);
-    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 106 * S), 110 * S);
-    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 107 * S), 0);
-    assert_int_equal(service_retry_at(&impatient, &reply, 100 * S, 100 * S), 0);
-    reply.decision.outcome = STINT_NEVER;
-    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
-    reply.decision.outcome = STINT_ALLOW;
-    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
-    reply = (struct reply){.error = REPLY_FULL, .decision = {.outcome = STINT_DENY}};
-    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
+    serve(&s, "domain: d\n"
+              "descriptors:\n"
+              "  - key: ip\n"
+              "    rate_limit: {period: 4s, requests_per_unit: 1, algorithm: log}\n");
+    uint64_t begin_ns = s.now_ns, end_ns = begin_ns + 10 * S;
+    assert_int_equal(again_at("ip=1", end_ns), 0);
+    assert_int_equal(again_at("ip=1", end_ns), begin_ns + 4 * S);
+    s.now_ns = begin_ns + 3 * S;
+    assert_int_equal(again_at("ip=1", end_ns), begin_ns + 4 * S);
+    assert_int_equal(again_at("ip=1", begin_ns + 4 * S), begin_ns + 4 * S);
+    assert_int_equal(again_at("ip=1", begin_ns + 4 * S - 1), 0);
+    assert_int_equal(again_at("ip=1", 0), 0);
 }

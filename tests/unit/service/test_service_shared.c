@@ -340,6 +340,23 @@ TEST(test_a_ban_counts_a_request_once)
     assert_true(shared.s.reply.statuses[0].banned);
 }
 
+TEST(test_a_ban_counts_no_denial_of_a_request_that_waits)
+{
+    struct asked asked;
+    for (unsigned i = 0; i < 3; i++)
+        decided("angry=1; next=1");
+    descriptors_of(&asked, "angry=1; next=1")->retry_until_ns = shared.s.now_ns + 2 * MINUTE;
+    for (unsigned i = 0; i < 3; i++) {
+        ask_until_answered(&asked.request);
+        assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
+        assert_true(shared.s.reply.again_at_ns > 0);
+    }
+    decided("angry=1; next=1");
+    assert_false(shared.s.reply.statuses[0].banned);
+    decided("angry=1; next=1");
+    assert_true(shared.s.reply.statuses[0].banned);
+}
+
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
 TEST(test_an_id_is_the_store_s_to_know)
