@@ -177,13 +177,21 @@ static void restore_own_quotas(struct evaluation *evaluation, size_t n_set)
     }
 }
 
+/* Whether every target has states. */
+static int check_rules(const struct evaluation *evaluation, struct stint_error *error)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (rule_of(&evaluation->targets[i]) == 0)
+            return err_set(error, STINT_E_MISMATCH, "no rule matches descriptor %zu", i + 1);
+    return 0;
+}
+
 int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct stint_error *error)
 {
     assert(evaluation_is_valid(evaluation));
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (rule_of(&evaluation->targets[i]) == 0)
-            return err_set(error, STINT_E_MISMATCH, "no rule matches descriptor %zu", i + 1);
+    if (check_rules(evaluation, error) != 0)
+        return error->code;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         int code = set_own_quota(evaluation, &evaluation->targets[i], quota, error);
         if (code != 0) {
@@ -707,17 +715,24 @@ void evaluation_count_denials(struct evaluation *evaluation)
     }
 }
 
-int evaluation_block(struct evaluation *evaluation, uint64_t for_ns)
+int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stint_error *error)
 {
     assert(evaluation_is_valid(evaluation));
+    if (check_rules(evaluation, error) != 0)
+        return error->code;
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].quota == NULL)
+            return err_set(error, STINT_E_MISMATCH,
+                           "the rule of descriptor %zu is unlimited: its keys cannot be blocked",
+                           i + 1);
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
-        if (target->part == TARGET_FREE)
-            continue;
         int code = stint_block(evaluation->table, target->key.ptr, target->key.len,
                                add_sat(evaluation->now_ns, for_ns), evaluation->now_ns);
+        if (code == STINT_E_FULL)
+            return err_set(error, code, "the table has no free space for another blocked key");
         if (code != 0)
-            return code;
+            return err_set(error, code, "the end of the block is later than the largest time");
     }
     return 0;
 }

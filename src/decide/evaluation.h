@@ -263,8 +263,11 @@ struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t
                                          struct stint_ticket *ticket, bool *has_ticket);
 struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t max_wait_ns,
                                       struct stint_ticket *ticket, bool *has_ticket);
-/* Denies the keys of all targets for a time; STINT_E_FULL where there is no space. */
-int evaluation_block(struct evaluation *evaluation, uint64_t for_ns);
+/*
+ * Denies the keys of all targets for a time. STINT_E_MISMATCH where nothing limits one of them:
+ * then none is blocked. STINT_E_FULL where there is no space.
+ */
+int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stint_error *error);
 /*
  * Gives the keys of all targets a quota of their own from now on (table/overrides.h), or, for NULL,
  * their rule's again. All or none: STINT_E_MISMATCH where no rule matches one of them, or as

@@ -365,12 +365,9 @@ static struct stint_decision block(struct evaluation *evaluation, const struct r
                                    struct reply *reply)
 {
     assert(request->verb == REQUEST_BLOCK);
-    int code = evaluation_block(evaluation, request->lifetime_ns);
-    if (code == STINT_E_FULL)
-        service_refuse_as(reply, REPLY_FULL, "the table has no free space for another blocked key");
-    else if (code != 0)
-        service_refuse_as(reply, REPLY_BAD_REQUEST,
-                          "the end of the block is later than the largest time");
+    struct stint_error error;
+    if (evaluation_block(evaluation, request->lifetime_ns, &error) != 0)
+        service_refuse(reply, &error);
     return allowed();
 }
 

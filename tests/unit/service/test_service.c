@@ -51,6 +51,32 @@ TEST(test_what_cannot_be_meant_is_told)
     assert_non_null(strstr(s.reply.message, "descriptor 2"));
 }
 
+/* All keys of the request, or none. */
+TEST(test_what_nothing_limits_cannot_be_blocked)
+{
+    serve(&s, "domain: d\n"
+              "descriptors:\n"
+              "  - key: ip\n"
+              "    rate_limit: {unit: minute, requests_per_unit: 3}\n"
+              "  - key: free\n"
+              "    rate_limit: {unlimited: true}\n");
+    static const char *const texts[][2] = {
+        {"ip=1; other=1", "no rule matches descriptor 2"},
+        {"ip=1; free=1", "the rule of descriptor 2 is unlimited"},
+    };
+    struct asked asked;
+    for (size_t i = 0; i < N(texts); i++) {
+        struct request *request = descriptors_of(&asked, texts[i][0]);
+        request->verb = REQUEST_BLOCK;
+        request->lifetime_ns = S;
+        assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+        assert_non_null(strstr(s.reply.message, texts[i][1]));
+        assert_int_equal(outcome(&s, "ip=1"), STINT_ALLOW);
+        request->domain = span_of_text("unknown");
+        assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+    }
+}
+
 /* How many of 1,100 different quotas of an algorithm are refused as too many. */
 static int refused_of(const char *algorithm, uint8_t verb)
 {
