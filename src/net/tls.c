@@ -35,6 +35,18 @@ static int read_pem(const char *path, gnutls_datum_t *pem, struct stint_error *e
     return code;
 }
 
+/* Why GnuTLS took no pair of these files. */
+static int refuse_pair(const struct tls_paths *paths, const gnutls_datum_t *certificate,
+                       const gnutls_datum_t *key, int why, struct stint_error *error)
+{
+    if (strstr((const char *)certificate->data, "CERTIFICATE-----") == NULL)
+        return err_set(error, STINT_E_SYNTAX, "%s holds no certificate in PEM", paths->certificate);
+    if (strstr((const char *)key->data, "PRIVATE KEY-----") == NULL)
+        return err_set(error, STINT_E_SYNTAX, "%s holds no private key in PEM", paths->key);
+    return err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->certificate, paths->key,
+                   gnutls_strerror(why));
+}
+
 static int use_key(struct tls *tls, const struct tls_paths *paths, struct stint_error *error)
 {
     gnutls_datum_t certificate = {NULL, 0}, key = {NULL, 0};
@@ -45,8 +57,7 @@ static int use_key(struct tls *tls, const struct tls_paths *paths, struct stint_
         int used = gnutls_certificate_set_x509_key_mem2(tls->credentials, &certificate, &key,
                                                         GNUTLS_X509_FMT_PEM, NULL, 0);
         if (used < 0)
-            code = err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->certificate,
-                           paths->key, gnutls_strerror(used));
+            code = refuse_pair(paths, &certificate, &key, used, error);
         explicit_bzero(key.data, key.size);
     }
     free(certificate.data);

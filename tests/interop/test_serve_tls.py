@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from program import stint
 from server import Resp, Server
 from test_serve import serve
 from test_serve_faults import idle_kib
@@ -103,6 +104,22 @@ def test_certificates_are_renewed_without_a_restart(authority):
             server.wait_for("reload_failed")
             assert "renewed.pem" in server.log
             assert serial("resp-tls") != first["resp-tls"]
+
+
+@pytest.mark.parametrize("text", ["", "no PEM\n"])
+@pytest.mark.parametrize("ending,lacks", [("pem", "certificate"), ("key", "private key")])
+def test_a_file_without_pem_is_told(authority, ending, lacks, text):
+    """At a reload and at the start."""
+    with serving(authority, name="lacking") as server:
+        path = authority.folder / f"lacking.{ending}"
+        path.write_text(text)
+        server.tell(signal.SIGHUP)
+        server.wait_for("reload_failed")
+        assert f"{path} holds no {lacks} in PEM" in server.log
+    certificate, key = (authority.folder / f"lacking.{name}" for name in ("pem", "key"))
+    _, told = stint("serve", "--resp-tls", "127.0.0.1:0", "--tls-certificate", certificate,
+                    "--tls-key", key, code=1)
+    assert f"{path} holds no {lacks} in PEM" in told
 
 
 def test_garbage_and_silence_end(authority):
