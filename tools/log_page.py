@@ -30,8 +30,9 @@ With `--log-format json` each line is one JSON object:
 - `suppressed` (*number*) comes before them where lines of this event were held back.
 - Bytes of peers and files cannot end or forge a line. Quotes, control characters and characters
   that are not shown are escaped; bytes that are not UTF-8 are `\\ufffd`.
-- A server that cannot start, or that an error ends, writes `failed` as its last line. An error in
-  the options or the config file is text, since these set the format.
+- A server that cannot start, or that an error ends, writes the reason as its last line: in JSON as
+  `failed`, in text as `stint: REASON`, without time and level. An error in the options or the
+  config file is always text, since these set the format.
 
 | event | level | fields | message |
 |---|---|---|---|
