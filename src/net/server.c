@@ -360,6 +360,14 @@ static void tell_ready(struct server *server)
     server->owes_ready = !notify_tell(server->options.log, "READY=1");
 }
 
+/* Where there were never any rules, no generation of them is in force. */
+static void tell_reloaded(const struct server *server)
+{
+    uint64_t generation = server_state_generation(server->options.server_state);
+    log_write(server->options.log, LOG_RELOADED, &LOG_NUMBER("generation", generation),
+              generation > 0);
+}
+
 static void use_loaded(struct server *server, int code, const char *reason)
 {
     struct server_state *server_state = server->options.server_state;
@@ -368,8 +376,7 @@ static void use_loaded(struct server *server, int code, const char *reason)
     if (code == 0) {
         use_new_tls(server);
         use_next_options(server);
-        log_line(server->options.log, LOG_RELOADED,
-                 LOG_NUMBER("generation", server_state_generation(server_state)));
+        tell_reloaded(server);
     } else
         log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", reason));
     tell_ready(server);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Pools of keys that a server's config file defines: asked at both ports, and told where wrong."""
 import json
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -106,6 +107,20 @@ def test_keys_come_and_go_while_it_serves(config):
 def printed(config):
     return subprocess.run([STINT, "serve", "--print-config", "--config", config], check=True,
                           capture_output=True, timeout=30).stdout.decode()
+
+
+def test_a_key_with_another_quota_is_counted_anew(tmp_path):
+    """And a reload of pools alone names no generation of rules, as there is none."""
+    text = "pools:\n  - {name: search, quotas: [%s, 9/1d], keys: [alpha]}\n"
+    config = write(tmp_path / "stint.yaml", text % "2/1h")
+    with Server("--config", config, "--watch", "0") as server, server.connect() as client:
+        for quota, given in [("2/1h", 2), ("3/1h", 3), ("2/1h", 0), ("8/1h", 4)]:
+            write(config, text % quota)
+            before = server.log.count("info reloaded")
+            server.tell(signal.SIGHUP)
+            server.wait_for("info reloaded", times=before + 1)
+            assert [next_by_resp(client) for _ in range(given + 1)] == given * ["alpha"] + [None]
+        assert "generation" not in server.log
 
 
 def test_printed_pools_are_read_again(config, tmp_path):
