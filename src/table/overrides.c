@@ -229,7 +229,9 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
     struct override *place = free_place(table, hash);
     uint64_t count = __atomic_load_n(&table->region.header->overrides, __ATOMIC_RELAXED);
     if (place == NULL || (old == NULL && count >= table->region.fixed.overrides_max))
-        return err_set(error, STINT_E_FULL, "%u keys have quotas of their own, and no more may",
+        return err_set(error, STINT_E_FULL,
+                       "%u keys have quotas of their own, and no more may: restore that of the "
+                       "rule for some",
                        table->region.fixed.overrides_max);
     put(table, place, made);
     /* release: a reader that sees an entry cleared below sees this, and searches again. */

@@ -280,6 +280,7 @@ TEST(test_all_keys_get_another_quota_or_none)
     assert_int_equal(set_quota("ip=1", "7/1m"), REPLY_DECIDED);
     fill_overrides();
     assert_int_equal(set_quota("ip=1; ip=2; ip=1; ip=3", "8/1m"), REPLY_FULL);
+    assert_non_null(strstr(s.reply.message, "restore that of the rule for some"));
     assert_int_equal(limit_of("ip=1"), 7);
     assert_int_equal(limit_of("ip=2"), 3);
     assert_int_equal(limit_of("ip=3"), 3);
