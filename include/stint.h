@@ -326,7 +326,8 @@ struct stint_table_options {
     uint64_t keys16;        /* the same with 16-byte states. Default 65,536 */
     uint64_t keys_wide;     /* the same with wider ones. Default 1,024 */
     uint32_t wide_size;     /* bytes of the widest state. Default 4,096 */
-    uint32_t tickets;       /* open reservations. Default 65,536 */
+    uint32_t tickets;       /* open reservations, bookings and holds. A list counts as one for each
+                               quota, and needs neighbouring places. Default 65,536 */
     uint32_t blocks;        /* blocked keys. Default 4,096 */
     uint32_t quotas;        /* different quotas. Default: one for 16 keys, 1,024 … 32,704 */
     uint32_t pools;         /* key pools, by name. Default 16, at most 65,536 */
@@ -600,7 +601,7 @@ struct stint_table_info {
     uint64_t evictions_evict;           /* live states that were evicted */
     uint64_t full_denied, full_allowed; /* decisions on new keys without a slot */
     uint64_t undo_kept_units;           /* charged by a refused list, and could not be given back */
-    uint64_t tickets_dropped;           /* unsettled when the ring was full */
+    uint64_t tickets_dropped;           /* closed while open: no free place in 64 searches */
     uint64_t owners_displaced;
     uint64_t states_damaged; /* at openings: set to full for one period, or forgotten */
     uint8_t memory, clock;

@@ -5,12 +5,12 @@
  *
  * A ticket over a list takes as many consecutive slots as it has quotas, all with one nonce. The
  * nonce of the first makes it valid once: the thread that swaps it for 0 may act on the ticket. A
- * writer zeroes the nonce before it writes and sets it last. A writer that is stopped there for a
- * whole turn of the ring writes into another ticket, so a reader also checks a sum of what it has
- * read: a ticket that is not whole is gone, and stays charged as estimated.
+ * writer zeroes the nonce before it writes and sets it last. A writer that is stopped there until
+ * another comes to the slot writes into another ticket, so a reader also checks a sum of what it
+ * has read: a ticket that is not whole is gone, and stays charged as estimated.
  *
  * A reservation that is never settled is closed once its deadline has passed: by stint_expire(), or
- * by the reservation that takes its slot. Both win the nonce first, as a settle does, so units come
+ * by the ticket that takes its slot. Both win the nonce first, as a settle does, so units come
  * back at most once; if the process ends in between, they stay charged.
  */
 #include "limiter/ticket.h"
@@ -23,6 +23,7 @@
 #define TICKET_WORDS (TICKET_SIZE / 8)
 #define READS_MAX 1000     /* of a ticket that is being renewed meanwhile */
 #define EXPIRE_READS_MAX 8 /* a ticket that is being renewed is not over; a damaged one is none */
+#define SEARCHES_MAX 64    /* for slots that no open ticket has */
 #define PARTS_MAX (STINT_ITEMS_MAX + TICKET_SHADOWS_MAX)
 
 enum ticket_kind { KIND_CHARGE, KIND_BOOKING, KIND_HOLD };
@@ -102,51 +103,102 @@ static bool read_part(const struct stint_table *table, struct stint_ticket ticke
     return false;
 }
 
-enum slot_holds { HOLDS_NO_HEAD, HOLDS_OPEN_HEAD, HOLDS_OVER_HEAD };
+enum slot_holds { HOLDS_NONE, HOLDS_OPEN, HOLDS_OVER };
 
-/* A hint of what a slot holds of a ticket that was not settled, before more of it is read. */
-static enum slot_holds look_at_slot(const uint64_t *slot, uint64_t now_ns, uint64_t *nonce)
+/*
+ * A hint of the ticket in a slot that was not settled, before more of it is read. Only its first
+ * part loses its nonce when it is settled: a later part is of a ticket if its first part is there.
+ */
+static enum slot_holds look_at_slot(const struct stint_table *table, uint64_t at, uint64_t now_ns,
+                                    struct stint_ticket *ticket)
 {
+    const uint64_t *slot = ticket_slot(table, at);
+    const uint32_t max = table->region.fixed.tickets_max;
     union ticket_words seen;
     /* relaxed: nothing is changed by what was read. */
     for (int i = 0; i < TICKET_WORDS; i++)
         seen.words[i] = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
-    *nonce = seen.part.nonce;
-    if (seen.part.nonce == 0 || seen.part.number != 0)
-        return HOLDS_NO_HEAD;
-    return seen.part.deadline_ns > now_ns ? HOLDS_OPEN_HEAD : HOLDS_OVER_HEAD;
+    if (seen.part.nonce == 0 || seen.part.number >= max)
+        return HOLDS_NONE;
+    *ticket = (struct stint_ticket){at % max + max - seen.part.number, seen.part.nonce};
+    if (seen.part.number > 0 &&
+        __atomic_load_n(ticket_slot(table, ticket->slot), __ATOMIC_RELAXED) != ticket->nonce)
+        return HOLDS_NONE;
+    return seen.part.deadline_ns > now_ns ? HOLDS_OPEN : HOLDS_OVER;
+}
+
+/* The same for the first part alone: each ticket once. */
+static enum slot_holds look_for_first(const struct stint_table *table, uint64_t at, uint64_t now_ns,
+                                      struct stint_ticket *ticket)
+{
+    assert(at < table->region.fixed.tickets_max);
+    enum slot_holds holds = look_at_slot(table, at, now_ns, ticket);
+    bool is_first = holds != HOLDS_NONE && ticket->slot - table->region.fixed.tickets_max == at;
+    return is_first ? holds : HOLDS_NONE;
 }
 
 uint64_t tickets_open(const struct stint_table *table, uint64_t now_ns)
 {
-    uint64_t nonce, n_open = 0;
+    struct stint_ticket ticket;
+    uint64_t n_open = 0;
     for (uint64_t slot = 0; slot < table->region.fixed.tickets_max; slot++)
-        n_open += look_at_slot(ticket_slot(table, slot), now_ns, &nonce) == HOLDS_OPEN_HEAD;
+        n_open += look_for_first(table, slot, now_ns, &ticket) == HOLDS_OPEN;
     return n_open;
 }
 
+static bool are_open(const struct stint_table *table, uint64_t first, size_t n, uint64_t now_ns)
+{
+    struct stint_ticket ticket;
+    for (size_t i = 0; i < n; i++)
+        if (look_at_slot(table, first + i, now_ns, &ticket) == HOLDS_OPEN)
+            return true;
+    return false;
+}
+
+/*
+ * The number of the first of n slots that no open ticket has; if the search finds none, of those
+ * that the ring has come to. The search is spread over the ring: tickets that were issued together
+ * are open together, and it must get past them. It goes around once, so that the next ticket
+ * continues behind this one, and a full ring closes the oldest first.
+ */
+static uint64_t choose_slots(struct stint_table *table, size_t n, uint64_t now_ns)
+{
+    const uint64_t max = table->region.fixed.tickets_max;
+    const uint64_t step = max_u64(n, (max + SEARCHES_MAX - 1) / SEARCHES_MAX);
+    uint64_t *next = &table->region.header->ticket_next;
+    /* relaxed: the number only assigns the slots. */
+    const uint64_t first = __atomic_fetch_add(next, n, __ATOMIC_RELAXED);
+    uint64_t at = first;
+    for (uint64_t left = max; are_open(table, at, n, now_ns); left -= step) {
+        if (left <= step) {
+            __atomic_fetch_add(next, left, __ATOMIC_RELAXED);
+            return first;
+        }
+        at = __atomic_fetch_add(next, step, __ATOMIC_RELAXED);
+    }
+    return at;
+}
+
 static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns);
+static bool win(struct stint_table *table, struct stint_ticket ticket);
 
 /*
  * Empties n slots for a new ticket. A reservation that is still there and whose deadline has passed
- * is closed as its expiry was set. One that is not over is closed as estimated, and counted where
- * its first part was: the others keep their nonces when it is settled.
+ * is closed as its expiry was set. One that is not over is closed as estimated, and counted.
  */
 static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns)
 {
     assert(n > 0 && n <= table->region.fixed.tickets_max);
-    uint64_t *next = &table->region.header->ticket_next;
-    /* relaxed: the number only assigns the slots. */
-    uint64_t first = __atomic_fetch_add(next, n, __ATOMIC_RELAXED);
+    uint64_t first = choose_slots(table, n, now_ns);
     for (size_t i = 0; i < n; i++) {
-        uint64_t *slot = ticket_slot(table, first + i);
-        uint64_t nonce;
-        enum slot_holds holds = look_at_slot(slot, now_ns, &nonce);
-        if (holds == HOLDS_OVER_HEAD)
-            expire(table, (struct stint_ticket){first + i, nonce}, now_ns);
-        /* acq_rel: the old ticket is over before a word of the new one is written. */
-        if (__atomic_exchange_n(&slot[0], 0, __ATOMIC_ACQ_REL) != 0 && holds == HOLDS_OPEN_HEAD)
+        struct stint_ticket ticket;
+        enum slot_holds holds = look_at_slot(table, first + i, now_ns, &ticket);
+        if (holds == HOLDS_OVER)
+            expire(table, ticket, now_ns);
+        else if (holds == HOLDS_OPEN && win(table, ticket))
             table_count(&table_counters(table)->tickets_dropped, 1);
+        /* acq_rel: the old ticket is over before a word of the new one is written. */
+        __atomic_exchange_n(ticket_slot(table, first + i), 0, __ATOMIC_ACQ_REL);
     }
     return first;
 }
@@ -579,9 +631,9 @@ static uint64_t sweep(struct stint_table *table, uint64_t now_ns, uint64_t slots
     if (sweep->next == 0)
         sweep->began_ns = now_ns;
     for (; slots_max > 0 && sweep->next < end; slots_max--) {
-        uint64_t nonce;
-        if (look_at_slot(ticket_slot(table, sweep->next), now_ns, &nonce) == HOLDS_OVER_HEAD)
-            expire(table, (struct stint_ticket){sweep->next, nonce}, now_ns);
+        struct stint_ticket ticket;
+        if (look_for_first(table, sweep->next, now_ns, &ticket) == HOLDS_OVER)
+            expire(table, ticket, now_ns);
         sweep->next++;
     }
     if (sweep->next < end)

@@ -238,6 +238,33 @@ TEST(test_a_full_ring_keeps_what_is_open)
     }
 }
 
+/* A ticket that takes a later slot of a list's reservation, which is over, closes that as was said.
+ */
+TEST(test_a_list_is_closed_by_any_of_its_slots)
+{
+    const uint32_t release[32] = {0};
+    struct stint_item list[32];
+    char keys[32][2];
+    for (size_t i = 0; i < N(list); i++) {
+        memcpy(keys[i], (char[]){(char)('A' + i), '\0'}, 2);
+        list[i] = item(&fixture->fixed, keys[i], 1);
+    }
+    const struct stint_item none = item(&fixture->fixed, "x", 0);
+    struct stint_ticket open;
+    stint_reserve(fixture->table, &none, 1, DAY, NOW, &open); /* in slot 0; the list in 1 … 32 */
+    reserve(list, 32, release, NOW);
+    for (unsigned i = 33; i < RING; i++)
+        reserve(&none, 1, NULL, NOW + MINUTE);
+    for (size_t i = 0; i < N(list); i++)
+        list[i].cost = 0;
+    reserve(list, 16, NULL, NOW + MINUTE); /* not in slot 0, and so in 16 … 31 */
+    assert_int_equal(info_of().tickets_dropped, 0);
+    assert_expired(0, 0, 1);
+    for (size_t i = 0; i < N(list); i++)
+        assert_int_equal(used(&fixture->fixed, keys[i], NOW + MINUTE), 0);
+    assert_int_equal(stint_cancel(fixture->table, open, NOW + MINUTE, NULL), 0);
+}
+
 /* ---- Property -------------------------------------------------------------------------------- */
 
 #define STEPS 3000u

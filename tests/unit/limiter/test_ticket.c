@@ -219,6 +219,62 @@ TEST(test_a_full_ring_closes_the_oldest)
     }
 }
 
+/* Tickets that are open stay so, however many others are issued and closed meanwhile, and wherever
+ * they are in the ring: in a small one as long as one slot is free. */
+TEST(test_an_open_ticket_outlives_turns_of_the_ring)
+{
+    static const struct {
+        uint32_t ring, n_open;
+    } cases[] = {{RING, 1}, {RING, RING - 1}, {64, 63}, {1000, 1}, {1000, 500}, {1000, 960}};
+    struct stint_quota many = quota_of("fixed_window 1000000/20h");
+    for (size_t i = 0; i < N(cases); i++) {
+        struct stint_ticket open[1000], passing;
+        const struct stint_item one = item(&many, "key", 1);
+        stint_table_close(fixture->table);
+        remove_file();
+        fixture->table = open_table(cases[i].ring);
+        for (uint32_t j = 0; j < cases[i].n_open; j++)
+            stint_reserve(fixture->table, &one, 1, DAY, NOW, &open[j]);
+        for (uint32_t j = 0; j < 3 * cases[i].ring; j++) {
+            stint_reserve(fixture->table, &one, 1, MINUTE, NOW, &passing);
+            assert_int_equal(stint_cancel(fixture->table, passing, NOW, NULL), 0);
+        }
+        assert_int_equal(dropped(), 0);
+        assert_int_equal(tickets_open(fixture->table, NOW), cases[i].n_open);
+        for (uint32_t j = 0; j < cases[i].n_open; j++)
+            assert_int_equal(stint_cancel(fixture->table, open[j], NOW, NULL), 0);
+    }
+}
+
+/* A list's ticket gets neighbouring slots without an open ticket. If there are none, each ticket
+ * of which it takes a slot is closed as one. */
+TEST(test_a_list_ticket_skips_open_ones)
+{
+    const struct stint_item two[] = {item(&fixture->gcra, "a", 1), item(&fixture->gcra, "b", 1)};
+    const struct stint_item three[] = {two[0], two[1], item(&fixture->gcra, "c", 1)};
+    struct stint_ticket open = reserve(&fixture->fixed, "key", NOW), pair, longer;
+    stint_cancel(fixture->table, reserve(&fixture->fixed, "x", NOW), NOW, NULL);
+    for (unsigned i = 0; i < 2 * RING; i++) {
+        stint_reserve(fixture->table, two, 2, MINUTE, NOW, &pair);
+        assert_int_equal(stint_cancel(fixture->table, pair, NOW, NULL), 0);
+    }
+    assert_int_equal(dropped(), 0);
+    assert_int_equal(stint_cancel(fixture->table, open, NOW, NULL), 0);
+    stint_table_close(fixture->table);
+    remove_file();
+    fixture->table = open_table(RING);
+    open = reserve(&fixture->fixed, "key", NOW);
+    stint_reserve(fixture->table, three, 3, MINUTE, NOW, &longer);
+    stint_reserve(fixture->table, two, 2, MINUTE, NOW, &pair); /* a slot of each */
+    assert_int_equal(dropped(), 2);
+    assert_gone(open, NOW);
+    assert_gone(longer, NOW);
+    stint_reserve(fixture->table, two, 2, MINUTE, NOW, &longer); /* what is left of the longer */
+    assert_int_equal(dropped(), 2);
+    assert_int_equal(stint_cancel(fixture->table, pair, NOW, NULL), 0);
+    assert_int_equal(stint_cancel(fixture->table, longer, NOW, NULL), 0);
+}
+
 /* A slot that is used again has another nonce: the old ticket cannot touch the new one. */
 TEST(test_the_nonce_protects_a_slot_used_again)
 {
