@@ -14,7 +14,8 @@
  *         serve();
  *
  * Time is always an argument: nanoseconds since an origin that the caller chooses, 0 to
- * STINT_NOW_MAX. Decisions at a later time are STINT_NEVER. stint_now() returns a table's time.
+ * STINT_NOW_MAX. Decisions at a later time are STINT_NEVER, functions that return a code return
+ * STINT_E_RANGE, and neither changes anything. stint_now() returns a table's time.
  * Only these functions allocate memory: stint_table_open(), stint_table_close(),
  * stint_table_snapshot(), stint_waiters_new(), stint_pool_open(), _add() and _remove(),
  * stint_top_open() and _read().
@@ -362,7 +363,8 @@ STINT_API void stint_table_close(struct stint_table *table);
  * the machine, for states of the caller's own.
  */
 STINT_API uint64_t stint_now(const struct stint_table *table);
-/* Sets the time of a table with STINT_CLOCK_VIRTUAL; an earlier time has no effect. Any thread. */
+/* Sets the time of a table with STINT_CLOCK_VIRTUAL; an earlier time, or one above STINT_NOW_MAX,
+ * has no effect. Any thread. */
 STINT_API void stint_table_set_now(struct stint_table *table, uint64_t now_ns);
 /* Wall-clock time (ns since 1970) at the table's time 0; calendar windows follow from it. */
 STINT_API int64_t stint_epoch_ns(const struct stint_table *table);
@@ -522,7 +524,8 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
  * Denies the key, under every quota of the table, until until_ns; survives restart and eviction.
  * STINT_E_FULL when no place is free: when `blocks` keys are blocked, or earlier, since a key has
  * few places, and a block that has ended keeps its own for skew_max. STINT_E_RANGE for until_ns
- * above STINT_NOW_MAX or a key that is too long. stint_reset() removes it.
+ * above STINT_NOW_MAX or a key that is too long. A block with a later end stays as it is: only
+ * stint_reset() removes or shortens a block.
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
                           uint64_t until_ns, uint64_t now_ns);

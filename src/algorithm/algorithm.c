@@ -258,6 +258,8 @@ int stint_state_release(const struct stint_quota *quota, void *state, uint64_t n
 {
     assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
     uint32_t units;
+    if (now_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
     return concurrency_holder(quota, state, now_ns, &holder, &units) ? STINT_OK : STINT_E_GONE;
 }
 
@@ -265,5 +267,7 @@ int stint_state_renew(const struct stint_quota *quota, void *state, uint64_t now
                       uint64_t *holder)
 {
     assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    if (now_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
     return concurrency_holder(quota, state, now_ns, holder, NULL) ? STINT_OK : STINT_E_GONE;
 }

@@ -82,7 +82,7 @@ int stint_block(struct stint_table *table, const void *key, size_t key_len, uint
                 uint64_t now_ns)
 {
     assert(table_is_valid(table));
-    if (key_len > STINT_KEY_MAX || until_ns > STINT_NOW_MAX)
+    if (key_len > STINT_KEY_MAX || until_ns > STINT_NOW_MAX || now_ns > STINT_NOW_MAX)
         return STINT_E_RANGE;
     if (table->region.read_only)
         return STINT_E_MISMATCH;
@@ -107,6 +107,8 @@ int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
                     const struct stint_quota *to, const void *key, size_t key_len, uint64_t now_ns)
 {
     assert(from->derived.checked);
+    if (now_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
     int code = table_accepts(table, to, key_len, NULL);
     if (code != 0)
         return code;

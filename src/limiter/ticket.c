@@ -477,6 +477,8 @@ static int read_ticket(struct stint_table *table, struct stint_ticket ticket, ui
 {
     if (table->region.read_only)
         return STINT_E_MISMATCH;
+    if (now_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
     int n = read_parts(table, ticket, parts, READS_MAX);
     return n > 0 && parts[0].deadline_ns <= now_ns ? STINT_E_GONE : n;
 }
@@ -650,7 +652,7 @@ uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots
     assert(table_is_valid(table));
     const uint64_t *until = &table->region.header->expiries_until_ns;
     /* relaxed: a reservation that is not seen now is seen by the next call. */
-    if (table->region.read_only ||
+    if (table->region.read_only || now_ns > STINT_NOW_MAX ||
         __atomic_load_n(&table->process->sweep.done_ns, __ATOMIC_RELAXED) >=
             __atomic_load_n(until, __ATOMIC_RELAXED))
         return 0;

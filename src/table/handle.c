@@ -17,7 +17,7 @@ struct hash128 table_hash_under(const struct stint_table *table, uint64_t rule, 
 void table_raise_mark(struct stint_table *table, uint64_t now_ns)
 {
     assert(region_is_valid(&table->region));
-    if (!table->region.read_only)
+    if (!table->region.read_only && now_ns <= STINT_NOW_MAX)
         region_raise(&table->region.header->mark_ns, now_ns);
 }
 

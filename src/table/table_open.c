@@ -91,6 +91,6 @@ int64_t stint_epoch_ns(const struct stint_table *table)
 void stint_table_set_now(struct stint_table *table, uint64_t now_ns)
 {
     assert(table_is_valid(table));
-    if (!table->region.read_only)
+    if (!table->region.read_only && now_ns <= STINT_NOW_MAX)
         region_raise(&table->region.header->virtual_now_ns, now_ns);
 }

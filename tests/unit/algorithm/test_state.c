@@ -239,3 +239,16 @@ TEST(test_places_are_held_and_given_back)
     assert_int_equal(stint_state_hold(&quota, state.bytes, STINT_NOW_MAX + 1, 1, &third).outcome,
                      STINT_NEVER);
 }
+
+/* A holder is neither released nor renewed at a time out of range. */
+TEST(test_holders_at_a_time_out_of_range)
+{
+    struct stint_quota quota = quota_of("concurrency 2 lease=1h");
+    uint64_t state[4] = {0}, before[4], holder;
+    assert_int_equal(stint_state_hold(&quota, state, STINT_NOW_MAX, 1, &holder).granted, 1);
+    memcpy(before, state, sizeof(state));
+    assert_int_equal(stint_state_release(&quota, state, STINT_NOW_MAX + 1, holder), STINT_E_RANGE);
+    assert_int_equal(stint_state_renew(&quota, state, STINT_NOW_MAX + 1, &holder), STINT_E_RANGE);
+    assert_memory_equal(state, before, sizeof(state));
+    assert_int_equal(stint_state_release(&quota, state, STINT_NOW_MAX, holder), 0);
+}
