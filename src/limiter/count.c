@@ -18,7 +18,7 @@ static struct stint_counter look(struct stint_table *table, const void *key, siz
                                  uint64_t now_ns)
 {
     struct stint_entry entry;
-    uint64_t effective_ns = table_effective_now(table, now_ns);
+    uint64_t effective_ns = table_effective_peek(table, now_ns);
     struct counter_value value = {0, 0};
     if (stint_find(table, &table->counters, key, key_len, effective_ns, &entry) == STINT_OK)
         value = (struct counter_value){entry.count, entry.expires_at_ns};

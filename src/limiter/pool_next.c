@@ -467,7 +467,7 @@ static void describe(struct stint_pool *pool, const struct pool_key *key, uint64
                      struct stint_pool_status *status)
 {
     assert(pool_key_is_valid(key));
-    uint64_t effective_ns = table_effective_now(pool->table, now_ns);
+    uint64_t effective_ns = table_effective_peek(pool->table, now_ns);
     struct pool_cooldown cooldown = pool_cooldown_of(pool, key, effective_ns);
     uint64_t ahead_ns = effective_ns - now_ns;
     *status = (struct stint_pool_status){.weight = key->weight,

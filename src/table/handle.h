@@ -119,6 +119,12 @@ static inline uint64_t table_effective_now(struct stint_table *table, uint64_t n
     return max_u64(now_ns, sub_floor(mark_ns, table->region.fixed.skew_max_ns));
 }
 
+/* The same for a decision that changes nothing: the mark stays. */
+static inline uint64_t table_effective_peek(const struct stint_table *table, uint64_t now_ns)
+{
+    return max_u64(now_ns, sub_floor(table_mark(table), table->region.fixed.skew_max_ns));
+}
+
 /* No booking of the table begins later. */
 static inline uint64_t table_booked_until(const struct stint_table *table)
 {

@@ -240,9 +240,8 @@ static void reuse_waits_for_slow_clocks(const char *spec)
     stint_take(table, &quota, &key, sizeof(key), 1, START_NS);
     crew_check(stint_find(table, &quota, &key, sizeof(key), START_NS, &entry) == 0, "not found");
     uint64_t expires_ns = entry.expires_at_ns, behind_ns = expires_ns - MS_NS / 2;
-    uint32_t nobody = 1;
-    struct stint_item item = {&quota, &nobody, sizeof(nobody), 1};
-    stint_peek(table, &item, 1, behind_ns); /* the mark is here, and stays for a millisecond */
+    /* The mark is here, and stays for a millisecond. */
+    stint_take(table, &quota, &key, sizeof(key), 0, behind_ns);
     admit_flood(table, &quota, 0, 100, expires_ns + 1);
     struct stint_decision decision = stint_take(table, &quota, &key, sizeof(key), 1, behind_ns);
     crew_check(decision.outcome == STINT_DENY, "%s: a slow clock minted a unit", spec);

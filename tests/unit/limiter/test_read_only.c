@@ -264,3 +264,22 @@ TEST(test_a_time_out_of_range_changes_nothing)
     }
     free(before);
 }
+
+/* A peek and a counter that is read leave the mark: callers with earlier times decide as before. */
+TEST(test_a_later_peek_changes_nothing)
+{
+    stint_table_close(fixture->table);
+    fixture->table = open_table(false);
+    const uint64_t later_ns = NOW + 2 * 60 * MINUTE;
+    const struct stint_item items[] = {asked(0), asked(1), asked(2), asked(3),
+                                       item(&fixture->quotas[1], "new", 1)};
+    struct stint_counter counter;
+    const struct region_header before = *fixture->table->region.header;
+    for (size_t i = 0; i < N(items); i++)
+        assert_int_equal(stint_peek(fixture->table, &items[i], 1, later_ns).outcome, STINT_ALLOW);
+    assert_int_equal(stint_peek(fixture->table, items, N(items), later_ns).outcome, STINT_ALLOW);
+    assert_int_equal(stint_count(fixture->table, "k", 1, 0, 0, later_ns, &counter, NULL), 0);
+    assert_memory_equal(fixture->table->region.header, &before, sizeof(before));
+    const struct stint_item whole = item(&fixture->quotas[1], "k", 20);
+    assert_int_equal(stint_take_all(fixture->table, &whole, 1, NOW).outcome, STINT_DENY);
+}
