@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -12,7 +13,8 @@
 static bool is_port(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
-    return digits > 0 && digits <= 5 && text[digits] == '\0';
+    return digits > 0 && digits <= 5 && text[digits] == '\0' &&
+           strtol(text, NULL, 10) <= UINT16_MAX;
 }
 
 /* Removes brackets, a port and a zone; false for what cannot be an address. */
