@@ -322,7 +322,8 @@ enum stint_clock {
  * file. The library installs no signal handler; its user may install one (docs/embedding.md).
  */
 struct stint_table_options {
-    const char *path;       /* for STINT_MEMORY_FILE; created if absent */
+    const char *path;       /* for STINT_MEMORY_FILE; created if absent, under a name that is up to
+                               24 bytes longer, as a snapshot is */
     uint64_t keys;          /* live keys with 8-byte states at 3/4 fill. Default 65,536 */
     uint64_t keys16;        /* the same with 16-byte states. Default 65,536 */
     uint64_t keys_wide;     /* the same with wider ones. Default 1,024 */

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 int err_set(struct stint_error *error, int code, const char *format, ...)
 {
@@ -17,6 +18,16 @@ int err_set(struct stint_error *error, int code, const char *format, ...)
     vsnprintf(error->message, sizeof(error->message), format, args);
     va_end(args);
     return code;
+}
+
+struct err_path err_path(const char *path)
+{
+    struct err_path shown;
+    size_t len = strlen(path);
+    bool is_long = len > ERR_PATH_MAX;
+    snprintf(shown.text, sizeof(shown.text), "%s%s", is_long ? "..." : "",
+             is_long ? path + len - (ERR_PATH_MAX - 3) : path);
+    return shown;
 }
 
 static bool is_in_sandbox;
@@ -33,6 +44,8 @@ const char *err_advice(int reason)
     case ENOTDIR:
     case ELOOP:
         return "; check the path and its folder";
+    case ENAMETOOLONG:
+        return "; choose a shorter name";
     case EACCES:
     case EPERM:
         return is_in_sandbox

@@ -22,6 +22,14 @@
 /* Fills *error (which may be NULL) and returns code. A message too long is cut, never overrun. */
 int err_set(struct stint_error *error, int code, const char *format, ...) ERR_PRINTF(3, 4);
 
+#define ERR_PATH_MAX 100 /* bytes of a path in a message: the reason must follow */
+
+/* A path for a message: if it is long, its end after "...". */
+struct err_path {
+    char text[ERR_PATH_MAX + 1];
+};
+struct err_path err_path(const char *path);
+
 /*
  * What to do about an errno of a file or folder, to follow its strerror(): "; check the path and
  * its folder", a static text. "" if nothing is known.

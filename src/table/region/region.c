@@ -238,8 +238,8 @@ static int lock_byte(int fd, short type, off_t byte, bool wait)
 static int system_error(struct stint_error *error, const char *what, const char *path)
 {
     int reason = errno;
-    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s%s", what, path, strerror(reason),
-                   err_advice(reason));
+    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s%s", what, err_path(path).text,
+                   strerror(reason), err_advice(reason));
 }
 
 uint64_t region_checksum(const struct region_fixed *fixed)
@@ -383,7 +383,7 @@ static int make_file(const char *path, const struct stint_table_options *options
     int refused = posix_fallocate(fd, 0, (off_t)fixed.bytes);
     if (refused != 0)
         code = err_set(error, STINT_E_SYSTEM, "no room for %llu bytes at %s: %s",
-                       (unsigned long long)fixed.bytes, path, strerror(refused));
+                       (unsigned long long)fixed.bytes, err_path(path).text, strerror(refused));
     else if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) || fsync(fd) != 0)
         code = system_error(error, "write", making);
     else if (link(making, path) == 0)
@@ -415,7 +415,8 @@ static int check_file(struct region *region, const struct stint_table_options *o
                       struct stint_error *error)
 {
     assert(region->fd >= 0);
-    const char *path = options->path;
+    const struct err_path shown = err_path(options->path);
+    const char *path = shown.text;
     struct stat status;
     struct region_header header;
     if (fstat(region->fd, &status) != 0)
@@ -530,6 +531,7 @@ static int map_file(struct region *region, const struct stint_table_options *opt
     int code = check_file(region, options, error);
     if (code != 0)
         return code;
+    const struct err_path shown = err_path(options->path);
     uint64_t bytes = region->fixed.bytes;
     int protection = options->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
     void *at = mmap(NULL, bytes, protection, MAP_SHARED, region->fd, 0);
@@ -540,10 +542,10 @@ static int map_file(struct region *region, const struct stint_table_options *opt
     if (options->huge_pages && !options->read_only)
         region->huge_pages = madvise(at, bytes, MADV_HUGEPAGE) == 0;
     if (!options->read_only)
-        code = enter(region, options->path, error);
+        code = enter(region, shown.text, error);
     else if (region->fixed.clock == STINT_CLOCK_REAL && is_other_time_space(region->header) &&
              region->header->boot_id == clock_boot_id())
-        code = other_time_space(options->path, error);
+        code = other_time_space(shown.text, error);
     if (code != 0)
         munmap(at, bytes);
     return code;

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -249,6 +250,27 @@ static void assert_header_refused(const struct region_header *header, bool check
     assert_refused(&options, code);
     struct region_header after = read_header();
     assert_memory_equal(&after, &bad, sizeof(after));
+}
+
+/* The reason is in the message, and the end of the path, however long that is. */
+TEST(test_a_long_path_leaves_the_reason)
+{
+    static char long_path[REGION_PATH_SPACE];
+    struct stint_table_options options = small_file(STINT_CLOCK_REAL);
+    struct stint_error error;
+    struct region region;
+    options.path = long_path;
+    for (size_t len = 240; len < 2000; len += 80) {
+        snprintf(long_path, sizeof(long_path), "/tmp/%0*d-end", (int)len, 1);
+        assert_int_equal(region_open(&region, &options, &error), STINT_E_SYSTEM);
+        assert_non_null(strstr(error.message, strerror(ENAMETOOLONG)));
+        assert_non_null(strstr(error.message, "1-end"));
+    }
+    for (size_t at = 0; at < 1000; at += 5) /* no such folder */
+        memcpy(long_path + at, "/none", 5);
+    assert_int_equal(region_open(&region, &options, &error), STINT_E_SYSTEM);
+    assert_non_null(strstr(error.message, strerror(ENOENT)));
+    assert_non_null(strstr(error.message, "; check the path"));
 }
 
 /* Another kind, version, machine, length or time is refused; the file stays as it is. */
