@@ -360,6 +360,13 @@ int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
     return system_error(error, "make", making);
 }
 
+bool region_is_at(const struct region *region, const char *path)
+{
+    struct stat own, other;
+    return region->fd >= 0 && fstat(region->fd, &own) == 0 && stat(path, &other) == 0 &&
+           own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 /*
  * Writes the whole file under another name, then links it to its own: no process sees a part of
  * it. *made stays false if another process was faster.

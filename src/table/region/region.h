@@ -153,6 +153,9 @@ void region_close(struct region *region);
 int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
                          struct stint_error *error);
 
+/* Whether a path leads to the file of the region. */
+bool region_is_at(const struct region *region, const char *path);
+
 /* Region time now by the real clock, and the heartbeat by which it continues after a reboot. */
 uint64_t region_now(const struct region *region);
 

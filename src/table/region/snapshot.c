@@ -160,6 +160,10 @@ int stint_table_snapshot(const struct stint_table *table, const char *path,
 {
     assert(path != NULL);
     char making[REGION_PATH_SPACE];
+    if (region_is_at(&table->region, path))
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s is the file of this table; copy it to another path",
+                       err_path(path).text);
     int fd = region_create_beside(path, making, error);
     if (fd < 0)
         return fd;
@@ -168,7 +172,8 @@ int stint_table_snapshot(const struct stint_table *table, const char *path,
     if (code == 0)
         code = rename(making, path);
     if (code != 0) {
-        code = err_set(error, STINT_E_SYSTEM, "cannot write %s: %s", making, strerror(errno));
+        code = err_set(error, STINT_E_SYSTEM, "cannot write %s: %s", err_path(making).text,
+                       strerror(errno));
         unlink(making);
     }
     if (file != NULL)

@@ -117,6 +117,30 @@ TEST(test_a_copy_is_put_in_place_whole)
     stint_table_close(table);
 }
 
+/* A copy never takes the place of the file that the table is in, whatever its path is called. */
+TEST(test_a_table_is_not_copied_over_its_file)
+{
+    char linked[80];
+    struct stint_error error;
+    struct stat before, after;
+    struct stint_table *table = open_table(NULL);
+    must_snapshot(table);
+    stint_table_close(table);
+    table = open_table(path);
+    assert_int_equal(stat(path, &before), 0);
+    snprintf(linked, sizeof(linked), "%s-link", path);
+    assert_int_equal(symlink(path, linked), 0);
+    assert_int_equal(stint_table_snapshot(table, path, &error), STINT_E_MISMATCH);
+    assert_non_null(strstr(error.message, "copy it to another path"));
+    int code = stint_table_snapshot(table, linked, &error);
+    assert_int_equal(unlink(linked), 0);
+    assert_int_equal(code, STINT_E_MISMATCH);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_ino, before.st_ino);
+    assert_int_equal(count_files(), 1);
+    stint_table_close(table);
+}
+
 #define THREADS 4u
 
 struct copier {
