@@ -145,8 +145,9 @@ struct stint_quota {
     uint8_t algorithm;      /* enum stint_algorithm; 0 = window */
     uint8_t align;          /* enum stint_align: fixed_window */
     uint8_t when_full;      /* enum stint_when_full */
-    bool count_denied;      /* charge refused requests too; gcra, fixed_window, sliding_counter */
-    bool initial_set;       /* `initial` is used; else a new state has all units free */
+    bool count_denied; /* charge a refused take or reserve of one key too, but no other list and
+                          no take_upto; gcra, fixed_window, sliding_counter */
+    bool initial_set;  /* `initial` is used; else a new state has all units free */
     uint8_t pad[3];
     struct stint_derived derived;
 };
@@ -200,13 +201,15 @@ enum stint_outcome {
 struct stint_decision {
     uint8_t outcome; /* enum stint_outcome */
     uint8_t binding; /* of a list: index of the quota with the smallest share left */
-    uint8_t stored;  /* 0: the table had no slot for the key, and when_full decided */
+    uint8_t stored;  /* 0: the key has no slot: when_full decided, or nothing was charged (peek,
+                        refund, charge or take_upto of 0, a list that another item refuses) */
     uint8_t pad;
     uint32_t granted;        /* units taken; by refund, charge and cancel: units moved. A charge
                                 moves no more than a state can hold: the limit, or the debt */
     uint32_t limit;          /* the largest value of `remaining`: burst for gcra, else limit */
     uint32_t remaining;      /* units that one caller could still take now, rounded down */
-    uint64_t retry_after_ns; /* 0 if allowed; STINT_NEVER_NS for STINT_NEVER */
+    uint64_t retry_after_ns; /* 0 if allowed; STINT_NEVER_NS for STINT_NEVER. After a change of the
+                                quota under one rule only an estimate until the next grant */
     uint64_t reset_after_ns; /* time until the state equals a new one */
 };
 
@@ -418,7 +421,8 @@ STINT_API struct stint_decision stint_take_upto(struct stint_table *table,
                                                 uint64_t now_ns);
 /*
  * The decision that a take would return, without the charge that a refusal makes under
- * count_denied; changes nothing.
+ * count_denied; changes nothing. Two items of one key and rule with different quotas are not added
+ * up: a take may deny what the peek allows.
  */
 STINT_API struct stint_decision stint_peek(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
@@ -461,8 +465,11 @@ struct stint_ticket {
 /*
  * reserve charges an estimate. settle corrects it to what was used, before the ticket's deadline,
  * now + lifetime_ns; cancel gives everything back. A ticket that is never settled stays charged as
- * estimated, unless stint_reserve_expiring() made it. Under concurrency the ticket holds the units
- * until the lease ends; renew moves that end to now + lease.
+ * estimated, unless stint_reserve_expiring() made it.
+ *
+ * Under concurrency units are held until the lease ends, whatever the lifetime is; renew moves that
+ * end to now + lease. A lifetime of 0 is the longest lease in the list. A ticket whose lifetime is
+ * shorter than the lease ends first: from then on the units cannot be given back or renewed.
  */
 STINT_API struct stint_decision stint_reserve(struct stint_table *table,
                                               const struct stint_item *items, size_t n_items,
@@ -525,8 +532,8 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
  * Denies the key, under every quota of the table, until until_ns; survives restart and eviction.
  * STINT_E_FULL when no place is free: when `blocks` keys are blocked, or earlier, since a key has
  * few places, and a block that has ended keeps its own for skew_max. STINT_E_RANGE for until_ns
- * above STINT_NOW_MAX or a key that is too long. A block with a later end stays as it is: only
- * stint_reset() removes or shortens a block.
+ * above STINT_NOW_MAX or a key that is too long. A later until_ns moves the end of a block, and
+ * an earlier one does not: only stint_reset() removes a block.
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
                           uint64_t until_ns, uint64_t now_ns);
