@@ -161,7 +161,7 @@ void table_wait_for_state(struct stint_table *table, const struct stint_quota *q
     if (decision->outcome != STINT_DENY || ask->now_ns > STINT_NOW_MAX ||
         !start(&asking, table, quota, hash))
         return;
-    struct stint_decision state = decide(&asking, &peek, table_effective_now(table, ask->now_ns));
+    struct stint_decision state = decide(&asking, &peek, table_effective_peek(table, ask->now_ns));
     if (state.outcome != STINT_DENY)
         return;
     uint64_t accepted_ns = ask->verb == STINT_BOOK ? ask->at_ns : 0;
