@@ -340,7 +340,7 @@ static void take_round(struct evaluation *evaluation, bool charges)
 static bool ask_live(struct evaluation *evaluation, bool charges)
 {
     assert(evaluation_is_valid(evaluation));
-    evaluation_find_blocks(evaluation, &(struct stint_ask){.verb = STINT_TAKE});
+    evaluation_find_blocks(evaluation, STINT_TAKE, 0);
     ask_hits(evaluation, charges);
     if (evaluation_is_to_wait(evaluation))
         return true;
@@ -438,7 +438,7 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
 static uint32_t upto_live(struct evaluation *evaluation, uint32_t most)
 {
     assert(evaluation_is_valid(evaluation) && most > 0);
-    evaluation_find_blocks(evaluation, &(struct stint_ask){.verb = STINT_TAKE_UPTO});
+    evaluation_find_blocks(evaluation, STINT_TAKE_UPTO, 0);
     while (!is_denied(evaluation, NO_TARGET)) {
         uint32_t granted = upto_round(evaluation, most);
         assert(granted <= most);
@@ -737,7 +737,7 @@ static bool may_charge(struct evaluation *evaluation)
     if (has_quota_mode(evaluation))
         ask_live(evaluation, false);
     else
-        evaluation_find_blocks(evaluation, &(struct stint_ask){.verb = STINT_TAKE});
+        evaluation_find_blocks(evaluation, STINT_TAKE, 0);
     return !is_denied(evaluation, NO_TARGET);
 }
 
@@ -816,8 +816,7 @@ static struct stint_decision reserve_in_store(struct evaluation *evaluation, uin
 static struct stint_decision book_in_table(struct evaluation *evaluation, uint64_t max_wait_ns,
                                            struct stint_ticket *ticket, bool *has_ticket)
 {
-    evaluation_find_blocks(evaluation,
-                           &(struct stint_ask){.verb = STINT_BOOK, .at_ns = max_wait_ns});
+    evaluation_find_blocks(evaluation, STINT_BOOK, max_wait_ns);
     if (is_denied(evaluation, NO_TARGET) || !gather(evaluation))
         return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
     struct stint_decision decision =
@@ -834,8 +833,7 @@ static struct stint_decision book_in_store(struct evaluation *evaluation, uint64
     assert(evaluation->pending != NULL);
     if (!evaluation_begin_ticket(evaluation, true, 0))
         return decision_unlimited(0);
-    evaluation_find_blocks(evaluation,
-                           &(struct stint_ask){.verb = STINT_BOOK, .at_ns = max_wait_ns});
+    evaluation_find_blocks(evaluation, STINT_BOOK, max_wait_ns);
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
         const struct stint_ask ask = {.now_ns = evaluation->now_ns,

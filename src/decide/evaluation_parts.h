@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of an evaluation share. Each file uses those before it: evaluation_ask.c asks the
- * table and the stores; evaluation.c fills, and knows of blocks and bans; evaluation_ticket.c has
- * the tickets of stores; evaluation_live.c has the verbs.
+ * table and the stores; evaluation_blocks.c denies by blocks and bans; evaluation.c fills;
+ * evaluation_ticket.c has the tickets of stores; evaluation_live.c has the verbs.
  */
 #ifndef STINT_DECIDE_EVALUATION_PARTS_H
 #define STINT_DECIDE_EVALUATION_PARTS_H
@@ -159,15 +159,18 @@ struct span evaluation_name_of(const struct target *target, const struct stint_q
 const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation, uint8_t verb,
                                                    const uint8_t *shadow_mark, size_t item);
 
-/* ---- evaluation.c ---- */
+/* ---- evaluation_blocks.c ---- */
 
 /*
  * Denies targets whose key is blocked, for every verb that decides. Runs before any unit is
- * charged: so neither siblings nor the ban itself count it. `about`: the verb, and at_ns of BOOK.
+ * charged: so neither siblings nor the ban itself count it. max_wait_ns: of STINT_BOOK.
  */
-void evaluation_find_blocks(struct evaluation *evaluation, const struct stint_ask *about);
+void evaluation_find_blocks(struct evaluation *evaluation, uint8_t verb, uint64_t max_wait_ns);
 /* After a denial: counts it for the bans of the rules that denied. */
 void evaluation_count_denials(struct evaluation *evaluation);
+
+/* ---- evaluation.c ---- */
+
 /* The decision of the request from those of its targets. */
 struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied);
 
