@@ -77,6 +77,17 @@ static void add_time(struct search *search, struct times *times, uint64_t ns)
         times->ns[times->n++] = ns;
 }
 
+/* A peek and a reset tell the table no time; of a list that is refused, perhaps no step does. */
+static bool may_tell_time(const struct linear_call *call)
+{
+    return call->ask.verb != LINEAR_RESET && call->ask.verb != STINT_PEEK;
+}
+
+static bool tells_time(const struct linear_call *call)
+{
+    return may_tell_time(call) && (!call->is_list || call->decision.outcome == STINT_ALLOW);
+}
+
 /* The times at which a step of this call may be decided. */
 static void find_times(struct search *search, const struct linear_call *call, uint8_t verb,
                        struct times *times)
@@ -85,13 +96,13 @@ static void find_times(struct search *search, const struct linear_call *call, ui
     uint64_t known_ns = 0;
     times->n = 0;
     for (size_t i = 0; i < history->n_calls; i++)
-        if (history->calls[i].end < call->begin && history->calls[i].ask.verb != LINEAR_RESET)
+        if (history->calls[i].end < call->begin && tells_time(&history->calls[i]))
             known_ns = max_u64(known_ns, history->calls[i].ask.now_ns);
     known_ns = sub_floor(known_ns, MARK_STEP_NS);
     uint64_t back_ns = verb == STINT_REFUND ? 0 : history->skew_max_ns;
     for (size_t i = 0; i < history->n_calls; i++) {
         const struct linear_call *other = &history->calls[i];
-        bool may_be_known = other->begin <= call->end && other->ask.verb != LINEAR_RESET;
+        bool may_be_known = other == call || (other->begin <= call->end && may_tell_time(other));
         if (may_be_known && other->ask.now_ns >= known_ns)
             add_time(search, times,
                      max_u64(call->ask.now_ns, sub_floor(other->ask.now_ns, back_ns)));

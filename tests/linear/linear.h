@@ -14,7 +14,7 @@
  *   time      A call is decided at its own time, or at most skew_max behind the latest time that
  *             the table knew: that of some call that began before this one ended, and to within
  *             MARK_STEP_NS not older than any call that ended before this one began. A refund is
- *             decided at that latest time itself. A reset tells no time.
+ *             decided at that latest time itself. A peek and a reset tell no time.
  *   lists     A take from two quotas is no single step. It peeks at the first and the second, takes
  *             from the first and the second, and if the second refuses it undoes the first take, or
  *             refunds it if the state has changed since. Each of these happens at once; others may
