@@ -125,6 +125,13 @@ static inline uint64_t table_effective_peek(const struct stint_table *table, uin
     return max_u64(now_ns, sub_floor(table_mark(table), table->region.fixed.skew_max_ns));
 }
 
+/* The one that a verb wants. */
+static inline uint64_t table_effective_for(struct stint_table *table, uint8_t verb, uint64_t now_ns)
+{
+    return verb == STINT_PEEK ? table_effective_peek(table, now_ns)
+                              : table_effective_now(table, now_ns);
+}
+
 /* No booking of the table begins later. */
 static inline uint64_t table_booked_until(const struct stint_table *table)
 {

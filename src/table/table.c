@@ -182,8 +182,7 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
         *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
     if (ask->now_ns > STINT_NOW_MAX || !start(&asking, table, quota, hash))
         return algorithm_never(0);
-    uint64_t effective_ns = ask->verb == STINT_PEEK ? table_effective_peek(table, ask->now_ns)
-                                                    : table_effective_now(table, ask->now_ns);
+    uint64_t effective_ns = table_effective_for(table, ask->verb, ask->now_ns);
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision)) {
         table_wait_for_state(table, quota, hash, ask, &decision);

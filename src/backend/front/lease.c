@@ -643,7 +643,7 @@ static bool answer_here(struct lease_key *key, const struct backend_request *ask
         return cost > 0 && lease_left(key) >= cost &&
                lease_serve(key, REQUEST_TAKE, cost, now_ns, answer);
     /* First come, first served, except for requests that take nothing the first one waits for. */
-    if (key->first != NULL && takes(ask) && cost > 0 && lease_left(key) < key->waiting + cost)
+    if (key->first != NULL && takes(ask) && cost > 0 && lease_spare(key) < cost)
         return false;
     return lease_serve(key, ask->verb, cost, now_ns, answer);
 }

@@ -110,9 +110,7 @@ static inline bool asking_decides(const struct asking *asking)
  */
 static inline bool asking_catch_up(struct asking *asking)
 {
-    uint64_t now_ns = asking->ask.verb == STINT_PEEK
-                          ? table_effective_peek(asking->table, asking->ask.now_ns)
-                          : table_effective_now(asking->table, asking->ask.now_ns);
+    uint64_t now_ns = table_effective_for(asking->table, asking->ask.verb, asking->ask.now_ns);
     assert(now_ns >= asking->ask.now_ns);
     uint64_t gone_on_ns = now_ns - asking->ask.now_ns;
     asking->ask.now_ns = now_ns;
