@@ -9,7 +9,7 @@
 #include "base/ns.h"
 #include "frontend/resp/resp_conn.h"
 #include "rules/yaml/rules_load.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #define CONNS 2
 #define REPLY_DEPTH_MAX 8

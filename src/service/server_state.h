@@ -5,7 +5,7 @@
 
 #include "rules/rules.h"
 #include "service/metrics/metrics.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 #include "service/server_clock.h"
 #include "service/service.h"
 #include "service/top_keys.h"

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/wide_int.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #include <assert.h>
 #include <gnutls/crypto.h>

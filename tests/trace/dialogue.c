@@ -23,7 +23,7 @@
 #include "proto/resp/resp_reader.h"
 #include "proto/ticket_text.h"
 #include "rules/yaml/rules_load.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

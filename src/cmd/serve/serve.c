@@ -18,7 +18,7 @@
 #include "net/server.h"
 #include "proto/http_fields.h"
 #include "service/metrics/metrics.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 #include "table/table.h"
 
 #include <inttypes.h>

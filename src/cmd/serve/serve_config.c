@@ -16,7 +16,7 @@
 #include "cmd/store/store_word.h"
 #include "net/file.h"
 #include "rules/yaml/schema.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #include <assert.h>
 #include <ctype.h>

@@ -4,7 +4,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "frontend/http/http_exchange.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #include <stddef.h>
 

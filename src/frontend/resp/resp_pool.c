@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "base/wide_int.h"
 #include "proto/resp/resp_reply.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 enum pool_word {
     POOL_COST,

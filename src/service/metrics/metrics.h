@@ -16,7 +16,7 @@
 #include "decide/reply.h"
 #include "proto/page.h"
 #include "rules/rules.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 /* The port through which a request came. */
 enum metrics_frontend { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_FRONTENDS };

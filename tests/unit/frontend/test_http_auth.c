@@ -5,7 +5,7 @@
 #include "unit/test_access.h"
 #include "unit/test_http_client.h"
 
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 static const char *const yaml =
     "domain: shop\n"

@@ -7,7 +7,7 @@
 #include "unit/test_http_client.h"
 
 #include "proto/http/http_browser.h"
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 static const char *const yaml =
     "domain: shop\n"

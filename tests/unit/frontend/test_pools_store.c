@@ -6,7 +6,7 @@
 #include "unit/fake_store.h"
 #include "unit/test_resp_client.h"
 
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #define FAKE_KEYS 8
 

@@ -2,7 +2,7 @@
 /* The key pools of a server: definitions that change, names that are none, several threads. */
 #include "unit/test_server.h"
 
-#include "service/pools.h"
+#include "service/pools/pools.h"
 
 #include <pthread.h>
 
