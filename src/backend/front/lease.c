@@ -5,7 +5,7 @@
  */
 #include "backend/front/lease.h"
 
-#include "backend/front/lease_parts.h"
+#include "backend/front/lease_waiter.h"
 #include "backend/script/script.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
@@ -26,25 +26,6 @@
 #define QUIET_PARTS 8  /* ... pause of prefetches after the store had no free units */
 #define GROWTH 4       /* from one lease to the next */
 #define RETURN_NS NS_PER_S
-
-enum lease_waiting { LEASE_WAITS, LEASE_PASSES, LEASE_LISTS };
-
-/* A request that was not answered at once: its op->at_work. */
-struct lease_waiter {
-    struct lease_waiter *next, *previous;
-    struct lease *home;
-    struct lease_key *key;
-    struct backend_op *op;
-    enum lease_waiting kind;
-    bool is_new; /* in ask(): the answer is stored, without a callback */
-    uint8_t verb;
-    uint32_t cost;
-    uint64_t deadline_ns;
-    uint64_t turn;           /* lease.turns on arrival */
-    struct backend_op inner; /* of LEASE_PASSES: the store decides on what is not held here */
-    struct stint_decision each;
-    struct lease_list *list; /* of LEASE_LISTS */
-};
 
 static uint64_t now_of(const struct lease *lease)
 {
@@ -115,75 +96,6 @@ static void hold(struct lease_key *key, const struct backend_answer *answer, uin
     };
 }
 
-/* ---- Waiting requests ------------------------------------------------------------------------ */
-
-static struct lease_waiter *new_waiter(struct lease *lease, enum lease_waiting kind,
-                                       struct backend_op *op)
-{
-    struct lease_waiter *waiter = lease->free_waiters;
-    if (waiter == NULL) {
-        op->answer.outcome = BACKEND_FAILED;
-        op->answer.fault = BACKEND_ERROR_OVERLOAD;
-        op->answer.error = "too many requests wait for leases";
-        return NULL;
-    }
-    lease->free_waiters = waiter->next;
-    *waiter = (struct lease_waiter){.home = lease, .kind = kind, .op = op, .turn = ++lease->turns};
-    op->answer.outcome = BACKEND_WAITS;
-    op->at_work = waiter;
-    return waiter;
-}
-
-static bool is_waiter(const struct lease *lease, const void *at_work)
-{
-    uintptr_t begin = (uintptr_t)lease->waiters, place = (uintptr_t)at_work;
-    return place - begin < lease->options.waiting * sizeof(struct lease_waiter);
-}
-
-static void enqueue(struct lease_key *key, struct lease_waiter *waiter)
-{
-    waiter->key = key;
-    waiter->previous = key->last;
-    *(key->last != NULL ? &key->last->next : &key->first) = waiter;
-    key->last = waiter;
-    key->waiting += waiter->cost;
-}
-
-static void free_waiter(struct lease_waiter *waiter)
-{
-    struct lease *lease = waiter->home;
-    struct lease_key *key = waiter->key;
-    if (waiter->kind == LEASE_WAITS) {
-        *(waiter->previous != NULL ? &waiter->previous->next : &key->first) = waiter->next;
-        *(waiter->next != NULL ? &waiter->next->previous : &key->last) = waiter->previous;
-        key->waiting -= waiter->cost;
-    }
-    if (waiter->op != NULL)
-        waiter->op->at_work = NULL;
-    waiter->next = lease->free_waiters;
-    lease->free_waiters = waiter;
-}
-
-static void fill(struct backend_op *op, const struct backend_answer *answer)
-{
-    struct stint_decision *each = op->answer.each;
-    op->answer = *answer;
-    op->answer.each = each;
-    if (answer->outcome == BACKEND_DECIDED)
-        each[0] = answer->sum;
-}
-
-static void deliver(struct lease_waiter *waiter, const struct backend_answer *answer,
-                    uint64_t now_ns)
-{
-    struct backend_op *op = waiter->op;
-    bool is_new = waiter->is_new;
-    free_waiter(waiter);
-    fill(op, answer);
-    if (!is_new)
-        op->answered(op, now_ns);
-}
-
 /* ---- Requests for leases --------------------------------------------------------------------- */
 
 static void lease_answered(struct backend_op *op, uint64_t now_ns);
@@ -225,13 +137,6 @@ static uint32_t wanted(const struct lease_key *key)
     return key->first != NULL ? key->first->cost : 1;
 }
 
-static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
-{
-    for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next)
-        deadline_ns = min_u64(deadline_ns, waiter->deadline_ns);
-    return deadline_ns;
-}
-
 /* deadline_ns: for a request that no caller waits for. */
 static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
@@ -252,7 +157,7 @@ static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_
     }
     asked.least = least;
     asked.term_ns = is_fast ? 0 : term_of(key) - term_of(key) % NS_PER_US;
-    asked.deadline_ns = deadline_of(key, deadline_ns);
+    asked.deadline_ns = lease_waiters_deadline(key, deadline_ns);
     key->sent_term_ns = term_of(key);
     key->granted = 0;
     key->coming = units > least ? units : least;
@@ -266,26 +171,6 @@ static void take_metrics(struct lease_key *key, const struct stint_decision *sum
     key->limit = sum->limit;
     key->remaining = sum->remaining;
     key->reset_ns = add_sat(now_ns, sum->reset_after_ns);
-}
-
-/*
- * Answers all waiting requests of at least this cost. An answered caller may send or cancel
- * requests; then the scan restarts, with those that were waiting before.
- */
-static void tell_waiting(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
-                         uint64_t now_ns)
-{
-    struct lease *lease = key->home;
-    const struct backend_answer given = *answer;
-    uint64_t before = lease->turns;
-    struct lease_waiter *waiter = key->first;
-    while (waiter != NULL && waiter->turn <= before) {
-        struct lease_waiter *next = waiter->next;
-        uint64_t turn = lease->turns;
-        if (waiter->cost >= least)
-            deliver(waiter, &given, now_ns);
-        waiter = lease->turns == turn ? next : key->first;
-    }
 }
 
 /*
@@ -303,7 +188,7 @@ static void deny(struct lease_key *key, const struct backend_answer *answer, uin
     }
     key->quiet_until_ns = add_sat(now_ns, min_u64(sum->retry_after_ns, term_of(key) / QUIET_PARTS));
     key->units = 1;
-    tell_waiting(key, key->least, answer, now_ns);
+    lease_waiters_tell(key, key->least, answer, now_ns);
 }
 
 /*
@@ -317,7 +202,7 @@ static void take_lease(struct lease_key *key, const struct backend_answer *answe
     if (answer->outcome != BACKEND_DECIDED) {
         key->units = 1;
         key->quiet_until_ns = add_sat(now_ns, term_of(key) / QUIET_PARTS);
-        tell_waiting(key, 0, answer, now_ns);
+        lease_waiters_tell(key, 0, answer, now_ns);
         return;
     }
     take_metrics(key, &answer->sum, now_ns);
@@ -361,7 +246,7 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
         .now_ns = now_ns,
         .deadline_ns = waiter->deadline_ns,
     };
-    free_waiter(waiter);
+    lease_waiter_free(waiter);
     lease->inner->ops->ask(lease->inner, &asked, op);
     if (op->answer.outcome != BACKEND_WAITS && !is_new)
         op->answered(op, now_ns);
@@ -380,7 +265,7 @@ static void serve_waiting(struct lease_key *key, uint64_t now_ns)
         answer = (struct backend_answer){.outcome = BACKEND_WAITS};
         drop_ended(key, served_ns);
         if (lease_serve(key, waiter->verb, waiter->cost, served_ns, &answer))
-            deliver(waiter, &answer, now_ns);
+            lease_waiter_tell(waiter, &answer, now_ns);
         else if (key->asking == 0 && (now_ns < key->direct_until_ns || key->home->is_draining))
             ask_directly(waiter, now_ns);
         else
@@ -398,7 +283,7 @@ static void pump(struct lease_key *key, uint64_t now_ns)
     key->is_pumping = true;
     for (;;) {
         if (key->home->is_ending)
-            tell_waiting(key, 0, &ending, now_ns);
+            lease_waiters_tell(key, 0, &ending, now_ns);
         serve_waiting(key, now_ns);
         if (key->asking != 0 || key->first == NULL)
             break;
@@ -566,7 +451,7 @@ static void on_passed(struct backend_op *inner, uint64_t now_ns)
         add_held(&answer, waiter);
     else
         lease_add_upto(key, waiter->cost, &answer);
-    deliver(waiter, &answer, now_ns);
+    lease_waiter_tell(waiter, &answer, now_ns);
 }
 
 /* `cost` is what the store decides on. */
@@ -574,7 +459,7 @@ static void pass_with_held(struct lease_key *key, const struct backend_request *
                            struct backend_op *op)
 {
     struct lease *lease = key->home;
-    struct lease_waiter *waiter = new_waiter(lease, LEASE_PASSES, op);
+    struct lease_waiter *waiter = lease_waiter_new(lease, LEASE_PASSES, op);
     if (waiter == NULL)
         return;
     struct backend_request asked = *ask;
@@ -598,13 +483,13 @@ static void wait_for_lease(struct lease_key *key, const struct backend_request *
                            struct backend_op *op, uint64_t now_ns)
 {
     struct lease *lease = key->home;
-    struct lease_waiter *waiter = new_waiter(lease, LEASE_WAITS, op);
+    struct lease_waiter *waiter = lease_waiter_new(lease, LEASE_WAITS, op);
     if (waiter == NULL)
         return;
     waiter->verb = ask->verb;
     waiter->cost = ask->items[0].cost;
     waiter->deadline_ns = ask->deadline_ns;
-    enqueue(key, waiter);
+    lease_waiter_enqueue(key, waiter);
     waiter->is_new = true;
     pump(key, now_ns);
     if (op->answer.outcome == BACKEND_WAITS && op->at_work == waiter)
@@ -686,7 +571,7 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
         return;
     }
     if (answer_here(key, ask, now_ns, &answer)) {
-        fill(op, &answer);
+        lease_fill(op, &answer);
         if (takes(ask))
             prefetch(key, ask->deadline_ns, now_ns);
     } else if (ask->verb == REQUEST_RESET) {
@@ -710,7 +595,7 @@ static void on_listed(struct backend_op *inner, uint64_t now_ns)
     bool is_new = waiter->is_new;
     if (op != NULL)
         op->answer = inner->answer;
-    free_waiter(waiter);
+    lease_waiter_free(waiter);
     if (op != NULL && !is_new)
         op->answered(op, now_ns);
 }
@@ -722,7 +607,7 @@ static void ask_list(struct lease *lease, const struct backend_request *ask, str
         op->answer.outcome = BACKEND_AHEAD;
         return;
     }
-    struct lease_waiter *waiter = new_waiter(lease, LEASE_LISTS, op);
+    struct lease_waiter *waiter = lease_waiter_new(lease, LEASE_LISTS, op);
     if (waiter == NULL)
         return;
     waiter->inner = (struct backend_op){
@@ -754,7 +639,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
     struct lease *lease = (struct lease *)store;
     struct lease_waiter *waiter = op->at_work;
     lease->turns++;
-    if (!is_waiter(lease, waiter)) {
+    if (!lease_is_waiter(lease, waiter)) {
         lease->inner->ops->forget(lease->inner, op);
         return;
     }
@@ -767,7 +652,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
         lease->inner->ops->forget(lease->inner, &waiter->inner);
         waiter->key->pins--;
     }
-    free_waiter(waiter);
+    lease_waiter_free(waiter);
 }
 
 /* ---- The other operations -------------------------------------------------------------------- */

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "backend/front/lease_waiter.h"
+
+struct lease_waiter *lease_waiter_new(struct lease *lease, enum lease_waiting kind,
+                                      struct backend_op *op)
+{
+    struct lease_waiter *waiter = lease->free_waiters;
+    if (waiter == NULL) {
+        op->answer.outcome = BACKEND_FAILED;
+        op->answer.fault = BACKEND_ERROR_OVERLOAD;
+        op->answer.error = "too many requests wait for leases";
+        return NULL;
+    }
+    lease->free_waiters = waiter->next;
+    *waiter = (struct lease_waiter){.home = lease, .kind = kind, .op = op, .turn = ++lease->turns};
+    op->answer.outcome = BACKEND_WAITS;
+    op->at_work = waiter;
+    return waiter;
+}
+
+bool lease_is_waiter(const struct lease *lease, const void *at_work)
+{
+    uintptr_t begin = (uintptr_t)lease->waiters, place = (uintptr_t)at_work;
+    return place - begin < lease->options.waiting * sizeof(struct lease_waiter);
+}
+
+void lease_waiter_enqueue(struct lease_key *key, struct lease_waiter *waiter)
+{
+    waiter->key = key;
+    waiter->previous = key->last;
+    *(key->last != NULL ? &key->last->next : &key->first) = waiter;
+    key->last = waiter;
+    key->waiting += waiter->cost;
+}
+
+void lease_waiter_free(struct lease_waiter *waiter)
+{
+    struct lease *lease = waiter->home;
+    struct lease_key *key = waiter->key;
+    if (waiter->kind == LEASE_WAITS) {
+        *(waiter->previous != NULL ? &waiter->previous->next : &key->first) = waiter->next;
+        *(waiter->next != NULL ? &waiter->next->previous : &key->last) = waiter->previous;
+        key->waiting -= waiter->cost;
+    }
+    if (waiter->op != NULL)
+        waiter->op->at_work = NULL;
+    waiter->next = lease->free_waiters;
+    lease->free_waiters = waiter;
+}
+
+void lease_fill(struct backend_op *op, const struct backend_answer *answer)
+{
+    struct stint_decision *each = op->answer.each;
+    op->answer = *answer;
+    op->answer.each = each;
+    if (answer->outcome == BACKEND_DECIDED)
+        each[0] = answer->sum;
+}
+
+void lease_waiter_tell(struct lease_waiter *waiter, const struct backend_answer *answer,
+                       uint64_t now_ns)
+{
+    struct backend_op *op = waiter->op;
+    bool is_new = waiter->is_new;
+    lease_waiter_free(waiter);
+    lease_fill(op, answer);
+    if (!is_new)
+        op->answered(op, now_ns);
+}
+
+uint64_t lease_waiters_deadline(const struct lease_key *key, uint64_t deadline_ns)
+{
+    for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next)
+        deadline_ns = min_u64(deadline_ns, waiter->deadline_ns);
+    return deadline_ns;
+}
+
+void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
+                        uint64_t now_ns)
+{
+    struct lease *lease = key->home;
+    const struct backend_answer given = *answer;
+    uint64_t before = lease->turns;
+    struct lease_waiter *waiter = key->first;
+    while (waiter != NULL && waiter->turn <= before) {
+        struct lease_waiter *next = waiter->next;
+        uint64_t turn = lease->turns;
+        if (waiter->cost >= least)
+            lease_waiter_tell(waiter, &given, now_ns);
+        waiter = lease->turns == turn ? next : key->first;
+    }
+}
