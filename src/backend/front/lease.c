@@ -10,6 +10,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define KEYS_DEFAULT 4096
@@ -277,8 +278,7 @@ static void pump(struct lease_key *key, uint64_t now_ns)
 {
     static const struct backend_answer ending = {.outcome = BACKEND_FAILED,
                                                  .error = "the server ends"};
-    if (key->is_pumping)
-        return;
+    assert(!key->is_pumping);
     key->pins++;
     key->is_pumping = true;
     for (;;) {
@@ -312,12 +312,13 @@ static bool ends_soon(const struct lease_key *key, uint64_t now_ns)
     return false;
 }
 
+/* Not while others wait: it would give back what they are about to get, and answer them at once. */
 static void prefetch(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     const struct lease *lease = key->home;
-    if (key->asking != 0 || key->granted < 2 || now_ns < key->quiet_until_ns ||
-        now_ns < key->direct_until_ns || lease->is_draining || lease->is_ending ||
-        key->n_held == LEASE_HELD_MAX)
+    if (key->asking != 0 || key->first != NULL || key->granted < 2 ||
+        now_ns < key->quiet_until_ns || now_ns < key->direct_until_ns || lease->is_draining ||
+        lease->is_ending || key->n_held == LEASE_HELD_MAX)
         return;
     if (lease_left(key) > key->granted / 2 && !ends_soon(key, now_ns))
         return;
@@ -490,6 +491,9 @@ static void wait_for_lease(struct lease_key *key, const struct backend_request *
     waiter->cost = ask->items[0].cost;
     waiter->deadline_ns = ask->deadline_ns;
     lease_waiter_enqueue(key, waiter);
+    if (key->asking != 0 || key->is_pumping)
+        return; /* others may be in the queue, who must not be answered from within this ask */
+    assert(key->first == waiter);
     waiter->is_new = true;
     pump(key, now_ns);
     if (op->answer.outcome == BACKEND_WAITS && op->at_work == waiter)

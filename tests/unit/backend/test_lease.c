@@ -319,6 +319,62 @@ TEST(a_refund_that_names_the_lease_is_had_again_at_once)
     assert_int_equal(store_left("hot"), 70);
 }
 
+/* Takes of 1 until a lease is requested ahead of need; returns the time of the last grant. */
+static uint64_t take_until_prefetch(void)
+{
+    const struct asker *taken = NULL;
+    take_times("hot", 30);
+    node.is_prompt = false;
+    world.slow_ns = 1;
+    for (uint64_t asks = world.asks; world.asks == asks;) {
+        taken = ask(REQUEST_TAKE, "hot", 1);
+        check(taken, STINT_ALLOW, 1, true);
+    }
+    return taken->op.answer.at_ns;
+}
+
+static uint32_t held_here(void)
+{
+    return lease_left(((const struct lease *)node.lease)->newest);
+}
+
+TEST(what_comes_back_is_not_handed_out_from_within_the_ask_of_another)
+{
+    uint64_t at_ns = take_until_prefetch();
+    uint32_t held = held_here();
+    const struct asker *first = ask(REQUEST_TAKE, "hot", held + 2);
+    assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
+    const struct backend_item item = item_of("hot", 4);
+    check(ask_items(REQUEST_REFUND, &item, 1, at_ns), STINT_ALLOW, 4, true);
+    /* There is enough for the first one now. */
+    const struct asker *second = ask(REQUEST_TAKE, "hot", held + 3);
+    assert_int_equal(second->op.answer.outcome, BACKEND_WAITS);
+    assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
+    pass(8);
+    check(first, STINT_ALLOW, held + 2, true);
+    check(second, STINT_ALLOW, held + 3, true);
+}
+
+static void fail_at_once(struct backend *store, const struct backend_request *asked,
+                         struct backend_op *op)
+{
+    (void)store, (void)asked;
+    op->answer.outcome = BACKEND_FAILED;
+}
+
+TEST(what_others_wait_for_is_not_given_back_for_a_lease_ahead_of_need)
+{
+    static const struct backend_ops failing = {.ask = fail_at_once, .free = world_node_free};
+    be_hot();
+    modest = ask(REQUEST_TAKE, "hot", 10); /* it leaves half of the lease, and takes 1 more */
+    const struct asker *other = ask(REQUEST_TAKE, "hot", 5);
+    node.store.ops = &failing; /* but the lease is on its way */
+    pass(6);
+    modest = NULL;
+    check(other, STINT_ALLOW, 5, true);
+    assert_int_equal(other->answers, 1);
+}
+
 TEST(a_cost_above_what_is_held_takes_it_back_first)
 {
     take_times("hot", 30);
