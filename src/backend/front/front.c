@@ -67,7 +67,8 @@ enum step { STEP_LOOK, STEP_CHARGE, STEP_ASK };
 struct failover_work {
     enum step step;
     struct backend_request asked, step_asked;
-    struct backend_item *items, *unused;
+    struct backend_item *items;
+    struct backend_item *step_items; /* of STEP_LOOK, and of STEP_CHARGE: what looks unused */
     size_t n_unused;
     uint8_t id[BACKEND_ID_LEN];
 };
@@ -109,7 +110,7 @@ static void ask_free(struct front_ask *ask)
 {
     if (ask->failover != NULL) {
         free(ask->failover->items);
-        free(ask->failover->unused);
+        free(ask->failover->step_items);
         free(ask->failover);
     }
     free(ask->many);
@@ -413,18 +414,24 @@ static struct failover_work *copy_of(const struct backend_request *asked)
 {
     struct failover_work *copy = malloc(sizeof(*copy));
     struct backend_item *items = item_copy(asked->items, asked->n_items);
-    struct backend_item *unused = calloc(asked->n_items, sizeof(*unused));
-    if (copy == NULL || items == NULL || unused == NULL) {
+    struct backend_item *step_items = calloc(asked->n_items, sizeof(*step_items));
+    if (copy == NULL || items == NULL || step_items == NULL) {
         free(copy);
         free(items);
-        free(unused);
+        free(step_items);
         return NULL;
     }
-    *copy = (struct failover_work){.asked = *asked, .items = items, .unused = unused};
+    *copy = (struct failover_work){.asked = *asked, .items = items, .step_items = step_items};
     copy->asked.items = items;
     if (asked->id != NULL)
         copy->asked.id = memcpy(copy->id, asked->id, BACKEND_ID_LEN);
     return copy;
+}
+
+/* Of take_upto 1: a larger cost may not fit, and yet be granted in part. */
+static uint32_t looked_cost(const struct front_ask *ask, size_t i)
+{
+    return least_of(ask->verb, ask->failover->items[i].cost);
 }
 
 /*
@@ -435,12 +442,12 @@ static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
 {
     const struct backend_item *items = ask->failover->items;
     const struct stint_decision *seen = &ask->each[i];
-    uint32_t capacity = most_units(items[i].quota);
+    uint32_t capacity = most_units(items[i].quota), cost = looked_cost(ask, i);
     uint64_t all_costs = 0;
     for (size_t j = 0; j < ask->n_items; j++)
-        all_costs += item_is_same(&items[i], &items[j]) ? items[j].cost : 0;
-    return items[i].cost > 0 && seen->outcome == STINT_ALLOW &&
-           ((uint64_t)seen->remaining + items[i].cost == capacity ||
+        all_costs += item_is_same(&items[i], &items[j]) ? looked_cost(ask, j) : 0;
+    return cost > 0 && seen->outcome == STINT_ALLOW &&
+           ((uint64_t)seen->remaining + cost == capacity ||
             seen->remaining + all_costs == capacity) &&
            now_ns < until_of(ask->front, items[i].quota);
 }
@@ -480,8 +487,8 @@ static bool look(struct front_ask *ask, uint64_t now_ns)
         }
         uint32_t capacity = most_units(item->quota);
         bool is_half = ask->front->options.failover_policy == FAILOVER_HALF;
-        failover->unused[failover->n_unused] = *item;
-        failover->unused[failover->n_unused++].cost =
+        failover->step_items[failover->n_unused] = *item;
+        failover->step_items[failover->n_unused++].cost =
             is_half ? capacity / 2 + capacity % 2 : capacity;
     }
     return is_denied;
@@ -491,12 +498,12 @@ static bool look(struct front_ask *ask, uint64_t now_ns)
 static void untake(struct front_ask *ask)
 {
     for (size_t i = 0; i < ask->n_items; i++) {
-        const struct backend_item *item = &ask->failover->items[i];
+        const struct stint_quota *quota = ask->failover->items[i].quota;
         struct stint_decision *seen = &ask->each[i];
         if (seen->outcome != STINT_ALLOW)
             continue;
-        uint64_t remaining = (uint64_t)seen->remaining + item->cost;
-        seen->remaining = (uint32_t)min_u64(remaining, most_units(item->quota));
+        uint64_t remaining = (uint64_t)seen->remaining + looked_cost(ask, i);
+        seen->remaining = (uint32_t)min_u64(remaining, most_units(quota));
         seen->granted = 0;
     }
 }
@@ -530,7 +537,7 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
         failover->step_asked.verb = REQUEST_CHARGE;
         failover->step_asked.id = NULL;
         failover->step_asked.is_ticket = false;
-        failover->step_asked.items = failover->unused;
+        failover->step_asked.items = failover->step_items;
         failover->step_asked.n_items = failover->n_unused;
     }
     return &failover->step_asked;
@@ -622,6 +629,11 @@ static bool begin_failover(struct front_ask *ask, const struct backend_request *
     failover->step_asked.verb = REQUEST_PEEK;
     failover->step_asked.id = NULL;
     failover->step_asked.is_ticket = false;
+    failover->step_asked.items = failover->step_items;
+    for (size_t i = 0; i < asked->n_items; i++) {
+        failover->step_items[i] = failover->items[i];
+        failover->step_items[i].cost = looked_cost(ask, i);
+    }
     return send(ask, &failover->step_asked) || go_on(ask, asked->now_ns);
 }
 

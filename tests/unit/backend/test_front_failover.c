@@ -113,6 +113,36 @@ TEST(lists_are_looked_at_item_by_item)
     assert_int_equal(asked->each[0].remaining, 8); /* nothing was taken */
 }
 
+/* Whatever is wanted, also of equal keys together: 1 of each would be granted. */
+TEST(taking_what_there_is_passes_by_no_policy)
+{
+    const uint32_t costs[] = {4, 10, 11, UINT32_MAX};
+    for (size_t i = 0; i < N(costs); i++) {
+        test_front_begin(&g, "10/10s", full);
+        ask_and_let(&g, REQUEST_TAKE, "used", 7, 19 * S);
+        g.failovers = 1;
+        assert_int_equal(steps_of(REQUEST_TAKE_UPTO, "new", costs[i], 20 * S, STINT_DENY), 1);
+        assert_int_equal(g.asks[1].op.answer.sum.remaining, 0);
+        const struct backend_item items[] = {item_of(&g.quota, "new", costs[i]),
+                                             item_of(&g.quota, "used", costs[i]),
+                                             item_of(&g.quota, "new", costs[i])};
+        struct asked *list = ask_with(&g, (struct backend_request){.verb = REQUEST_TAKE_UPTO,
+                                                                   .items = items,
+                                                                   .n_items = N(items),
+                                                                   .now_ns = 20 * S});
+        let_steps(g.fake.n_asks, 20 * S);
+        assert_decided(list, STINT_DENY, false);
+        assert_int_equal(list->op.answer.sum.binding, 0);
+        assert_int_equal(list->each[1].remaining, 3); /* nothing was taken */
+        assert_int_equal(steps_of(REQUEST_TAKE_UPTO, "used", costs[i], 20 * S, STINT_ALLOW), 2);
+        assert_int_equal(steps_of(REQUEST_TAKE, "new", 11, 20 * S, STINT_NEVER), 2);
+    }
+    test_front_begin(&g, "10/10s", half);
+    g.failovers = 1;
+    assert_int_equal(steps_of(REQUEST_TAKE_UPTO, "new", 11, 20 * S, STINT_ALLOW), 3);
+    assert_int_equal(g.asks[0].op.answer.sum.granted, 5);
+}
+
 /* A bucket that is wider than its period is missed for as long as it takes to fill. */
 TEST(a_wide_bucket_is_missed_for_longer_than_its_period)
 {
