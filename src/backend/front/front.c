@@ -513,8 +513,12 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
 {
     struct failover_work *failover = ask->failover;
     struct backend_answer *answer = &ask->inner.answer;
-    if (answer->outcome != BACKEND_DECIDED || failover->step == STEP_ASK || ask->op == NULL)
+    if (answer->outcome != BACKEND_DECIDED || failover->step == STEP_ASK)
         return NULL;
+    if (ask->op == NULL) {
+        ask->is_cached = false; /* it is the answer to another request */
+        return NULL;
+    }
     if (failover->step == STEP_LOOK) {
         bool is_denied = look(ask, now_ns);
         if (is_denied || failover->n_unused > 0)

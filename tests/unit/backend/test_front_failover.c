@@ -204,6 +204,34 @@ TEST(a_step_that_fails_is_the_end)
     assert_int_equal(let_steps(before, 20 * S), 0);
 }
 
+/* A look takes nothing, and a first charge is of other items. */
+TEST(what_is_forgotten_between_its_steps_teaches_nothing)
+{
+    const struct stint_quota wide = quota_of("100/5s");
+    for (size_t steps = 1; steps <= 2; steps++) {
+        test_front_begin(&g, "10/10s", half);
+        ask_and_let(&g, REQUEST_TAKE, "half", 5, 19 * S);
+        ask_and_let(&g, REQUEST_TAKE, "none", 10, 19 * S);
+        ask_and_let(&g, REQUEST_TAKE, "half", 9, 20 * S); /* denied, and known as such */
+        ask_and_let(&g, REQUEST_TAKE, "none", 1, 20 * S);
+        g.failovers = 1;
+        const struct backend_item items[] = {item_of(&g.quota, "half", 1),
+                                             item_of(&wide, "new", 1)},
+                                  known[] = {items[0], item_of(&g.quota, "none", 1)};
+        struct backend_request ask = {
+            .verb = REQUEST_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
+        struct asked *gone = ask_with(&g, ask);
+        for (size_t step = 1; step < steps; step++)
+            fake_let(&g.fake, g.fake.n_asks - 1, 20 * S);
+        g.front->ops->forget(g.front, &gone->op);
+        assert_int_equal(let_steps(g.fake.n_asks, 20 * S), 0);
+        ask.items = known;
+        struct asked *told = ask_with(&g, ask);
+        assert_decided(told, STINT_DENY, true);
+        assert_int_equal(told->each[0].remaining, 5);
+    }
+}
+
 /* A store that answers from within ask(): all steps are taken at once. */
 TEST(steps_may_all_be_answered_at_once)
 {
