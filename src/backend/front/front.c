@@ -156,16 +156,15 @@ static bool is_undecided(const struct backend_answer *answer)
 /* Whether a server has answered. Of a list it is enough that one has. */
 static bool is_from_store(const struct breakers_pass *pass, const struct backend_answer *answer)
 {
-    if (answer->outcome != BACKEND_FAILED)
-        return !answer->is_local;
-    return is_undecided(answer) || (answer->failed != 0 && (pass->servers & ~answer->failed) != 0);
+    return answer->outcome != BACKEND_FAILED || is_undecided(answer) ||
+           (answer->failed != 0 && (pass->servers & ~answer->failed) != 0);
 }
 
 /*
- * Counts a result, and tells the breakers what it shows about the store's health. A lease shows
- * nothing, nor does a refusal from within ask(). Too many requests in progress, or a key that
- * others change at the same time, is no failure of the store, or a burst would shut it off.
- * asked_ns NULL: it was answered from within ask().
+ * Counts a result, and tells the breakers what it shows about the store's health. A refusal from
+ * within ask() shows nothing. Too many requests in progress, or a key that others change at the
+ * same time, is no failure of the store, or a burst would shut it off. asked_ns NULL: it was
+ * answered from within ask().
  */
 static void settle(struct front *front, const struct breakers_pass *pass,
                    const struct backend_answer *answer, const uint64_t *asked_ns, uint64_t now_ns)
@@ -180,8 +179,8 @@ static void settle(struct front *front, const struct breakers_pass *pass,
     bool is_sent = asked_ns != NULL || answer->outcome == BACKEND_DECIDED;
     if (is_sent && is_from_store(pass, answer))
         front->answered_ns = max_u64(front->answered_ns, now_ns);
-    bool says_nothing = has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD || is_undecided(answer)
-                                   : answer->is_local || !is_sent;
+    bool says_nothing =
+        has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD || is_undecided(answer) : !is_sent;
     if (says_nothing) {
         breakers_drop(&front->breakers, pass);
         return;
@@ -364,8 +363,7 @@ static void learns(struct front_ask *ask, const struct backend_answer *answer)
 {
     if (ask->is_dropping)
         drop_all(ask);
-    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || answer->is_local ||
-        answer->is_replayed)
+    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || answer->is_replayed)
         return;
     for (size_t i = 0; i < ask->n_items; i++)
         learn_item(ask, i, answer->sum.outcome == STINT_DENY);
@@ -614,11 +612,10 @@ static bool send(struct front_ask *ask, const struct backend_request *asked)
 /* The next step, once one is answered. True: it waits for another one. */
 static bool go_on(struct front_ask *ask, uint64_t now_ns)
 {
-    const struct backend_request *next = NULL;
-    while ((next = next_step(ask, now_ns)) != NULL)
-        if (send(ask, next))
-            return true;
-    return false;
+    const struct backend_request *next = next_step(ask, now_ns);
+    while (next != NULL && !send(ask, next))
+        next = next_step(ask, now_ns);
+    return next != NULL;
 }
 
 /* As send(), in steps. */
