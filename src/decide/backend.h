@@ -88,9 +88,10 @@ enum backend_error {
     BACKEND_ERROR_LOST,        /* the connection ended before the reply; it may have been done */
     BACKEND_ERROR_UNREACHABLE, /* no server was available in time */
     BACKEND_ERROR_OVERLOAD,    /* too many requests wait already */
-    BACKEND_ERROR_BUSY,        /* other servers were faster each time; it may have been done */
-    BACKEND_ERROR_STATE,       /* it replies, but the key's state is of another time, or is none */
-    BACKEND_ERROR_STOPPED,     /* too many failures; requests are stopped for now */
+    /* Other servers were faster each time; it may have been done. A DENY, too, may have it. */
+    BACKEND_ERROR_BUSY,
+    BACKEND_ERROR_STATE,   /* it replies, but the key's state is of another time, or is none */
+    BACKEND_ERROR_STOPPED, /* too many failures; requests are stopped for now */
     BACKEND_ERRORS,
 };
 

@@ -363,7 +363,8 @@ static void learns(struct front_ask *ask, const struct backend_answer *answer)
 {
     if (ask->is_dropping)
         drop_all(ask);
-    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || answer->is_replayed)
+    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || is_undecided(answer) ||
+        answer->is_replayed)
         return;
     for (size_t i = 0; i < ask->n_items; i++)
         learn_item(ask, i, answer->sum.outcome == STINT_DENY);

@@ -464,6 +464,7 @@ static void deny_busy(struct work *work, uint64_t now_ns)
     if (op == NULL)
         return;
     op->answer.outcome = BACKEND_DECIDED;
+    op->answer.fault = BACKEND_ERROR_BUSY;
     op->answer.at_ns = work->store->options.io->ops->wall(work->store->options.io);
     for (size_t i = 0; i < work->n_items; i++) {
         const struct part *part = &work->parts[work->part_of[i]];

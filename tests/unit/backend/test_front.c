@@ -319,6 +319,21 @@ TEST(a_cost_of_0_is_the_stores_to_decide)
     assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 0, 14 * S), STINT_ALLOW, false);
 }
 
+/* Others were faster each time: that says nothing of what is left of the keys. */
+TEST(a_busy_denial_is_not_repeated_here)
+{
+    test_front_begin(&g, "10/10s", caching);
+    struct asked *busy = ask_one(&g, REQUEST_TAKE, "key", 1, S);
+    struct backend_op *op = fake_op(&g.fake, 0);
+    op->answer.outcome = BACKEND_DECIDED;
+    op->answer.fault = BACKEND_ERROR_BUSY;
+    op->answer.sum = op->answer.each[0] =
+        (struct stint_decision){.outcome = STINT_DENY, .stored = 1, .retry_after_ns = 10 * MS};
+    op->answered(op, S + 5 * MS);
+    assert_decided(busy, STINT_DENY, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, S + 6 * MS), STINT_ALLOW, false);
+}
+
 TEST(what_gives_back_is_seen_at_once)
 {
     static const uint8_t verbs[] = {REQUEST_REFUND, REQUEST_RESET, REQUEST_CHARGE};

@@ -31,6 +31,7 @@ TEST(who_is_never_fast_enough_is_denied)
     assert_decided(&asked, STINT_DENY, 0);
     assert_in_range(asked.op.answer.sum.retry_after_ns, MS, 100 * MS);
     assert_int_equal(asked.op.answer.sum.limit, 500);
+    assert_int_equal(asked.op.answer.fault, BACKEND_ERROR_BUSY);
     assert_int_equal(metrics()->busy, 1);
     assert_true(metrics()->conflicts >= 20);
     assert_int_equal(metrics()->lost, 0);
