@@ -28,33 +28,12 @@
 #define GROWTH 4       /* from one lease to the next */
 #define RETURN_NS NS_PER_S
 
-static uint64_t now_of(const struct lease *lease)
-{
-    return lease->options.now(lease->options.arg);
-}
-
 static uint64_t term_of(const struct lease_key *key)
 {
     return key->store.lease_term_ns;
 }
 
 /* ---- What is held ---------------------------------------------------------------------------- */
-
-static void drop(struct lease_key *key, size_t i)
-{
-    lease_count(key->home, -(int64_t)key->held[i].lease.left);
-    key->n_held--;
-    memmove(&key->held[i], &key->held[i + 1], (key->n_held - i) * sizeof(key->held[0]));
-}
-
-/* Used units that were charged at once need no report. */
-static void drop_ended(struct lease_key *key, uint64_t now_ns)
-{
-    for (size_t i = key->n_held; i-- > 0;)
-        if (now_ns >= key->held[i].until_ns ||
-            (key->held[i].lease.left == 0 && key->held[i].lease.ends_ns == 0))
-            drop(key, i);
-}
 
 static size_t end(struct lease_key *key, bool all, uint64_t now_ns,
                   struct backend_lease ended[LEASE_HELD_MAX])
@@ -66,7 +45,7 @@ static size_t end(struct lease_key *key, bool all, uint64_t now_ns,
         if (held->lease.ends_ns != 0 &&
             (all || held->lease.left == 0 || held->until_ns <= soon_ns)) {
             ended[n_ended++] = held->lease;
-            drop(key, i);
+            lease_drop(key, i);
         } else {
             i++;
         }
@@ -88,7 +67,7 @@ static void hold(struct lease_key *key, const struct backend_answer *answer, uin
         return;
     }
     if (key->n_held == LEASE_HELD_MAX) /* the rule has changed; it stays charged */
-        drop(key, 0);
+        lease_drop(key, 0);
     lease->salt = lease->salt * UINT64_C(6364136223846793005) + 1442695040888963407;
     key->held[key->n_held++] = (struct lease_held){
         .lease = {.ends_ns = answer->lease_ends_ns, .units = units, .left = units},
@@ -253,24 +232,14 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
         op->answered(op, now_ns);
 }
 
-/*
- * An answered caller may do much before it returns, and a lease may end meanwhile: so the clock is
- * read for each grant.
- */
 static void serve_waiting(struct lease_key *key, uint64_t now_ns)
 {
-    struct backend_answer answer;
     while (key->first != NULL) {
-        struct lease_waiter *waiter = key->first;
-        uint64_t served_ns = now_of(key->home);
-        answer = (struct backend_answer){.outcome = BACKEND_WAITS};
-        drop_ended(key, served_ns);
-        if (lease_serve(key, waiter->verb, waiter->cost, served_ns, &answer))
-            lease_waiter_tell(waiter, &answer, now_ns);
-        else if (key->asking == 0 && (now_ns < key->direct_until_ns || key->home->is_draining))
-            ask_directly(waiter, now_ns);
-        else
+        if (lease_waiter_serve(key->first, now_ns))
+            continue;
+        if (key->asking != 0 || (now_ns >= key->direct_until_ns && !key->home->is_draining))
             return;
+        ask_directly(key->first, now_ns);
     }
 }
 
@@ -333,7 +302,7 @@ static bool refund_one(struct lease_key *key, uint64_t now_ns)
         const struct lease_held held = key->held[i];
         if (held.lease.ends_ns != 0)
             continue;
-        drop(key, i--);
+        lease_drop(key, i--);
         if (held.lease.left == 0)
             continue;
         struct backend_request asked = {.verb = REQUEST_REFUND,
@@ -394,7 +363,7 @@ static bool make_space(struct lease *lease, uint64_t now_ns)
     for (unsigned i = 0; i < LOOKED_AT_MAX && key != NULL; i++, key = key->newer) {
         if (is_busy(key))
             continue;
-        drop_ended(key, now_ns);
+        lease_drop_ended(key, now_ns);
         if (lease_left(key) == 0) {
             lease_remove(key);
             return true;
@@ -447,7 +416,7 @@ static void on_passed(struct backend_op *inner, uint64_t now_ns)
     struct backend_answer answer = inner->answer;
     struct lease_key *key = waiter->key;
     key->pins--;
-    drop_ended(key, now_ns);
+    lease_drop_ended(key, now_ns);
     if (waiter->verb == REQUEST_PEEK)
         add_held(&answer, waiter);
     else
@@ -509,7 +478,7 @@ static void reset(struct lease_key *key, const struct backend_request *ask, stru
     asked.ended = ended;
     asked.n_ended = end(key, true, now_ns, ended);
     while (key->n_held > 0) /* charged at once: the state forgets them */
-        drop(key, 0);
+        lease_drop(key, 0);
     key->remaining = 0;
     pass_on(key->home, &asked, op);
 }
@@ -554,7 +523,7 @@ static bool is_ahead_of_time(const struct lease_key *key, const struct backend_r
 
 static void ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
-    uint64_t now_ns = now_of(lease);
+    uint64_t now_ns = lease_now(lease);
     uint32_t cost = ask->items[0].cost;
     bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > REQUEST_RESET;
     struct lease_key *key = NULL;
@@ -567,7 +536,7 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
         pass_on(lease, ask, op);
         return;
     }
-    drop_ended(key, now_ns);
+    lease_drop_ended(key, now_ns);
     if (ask->verb > REQUEST_PEEK)
         key->denied_cost = 0;
     if (is_ahead_of_time(key, ask, now_ns)) {
@@ -679,7 +648,7 @@ static void op_drain(struct backend *store, uint64_t deadline_ns, void (*done)(v
                      void *arg)
 {
     struct lease *lease = (struct lease *)store;
-    uint64_t now_ns = now_of(lease);
+    uint64_t now_ns = lease_now(lease);
     lease->is_draining = true;
     for (struct lease_key *key = lease->oldest; key != NULL; key = key->newer)
         give_back(key, now_ns);
@@ -733,7 +702,7 @@ static void look_after(struct lease_key *key, uint64_t now_ns)
     uint64_t unused_ns = sub_floor(now_ns, key->asked_ns);
     if (is_busy(key))
         return;
-    drop_ended(key, now_ns);
+    lease_drop_ended(key, now_ns);
     if (lease_left(key) > 0) {
         if (unused_ns >= idle_ns(key))
             give_back(key, now_ns);

@@ -108,6 +108,24 @@ struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *
     return key;
 }
 
+/* ---- What a key holds -------------------------------------------------------------------------
+ */
+
+void lease_drop(struct lease_key *key, size_t i)
+{
+    lease_count(key->home, -(int64_t)key->held[i].lease.left);
+    key->n_held--;
+    memmove(&key->held[i], &key->held[i + 1], (key->n_held - i) * sizeof(key->held[0]));
+}
+
+void lease_drop_ended(struct lease_key *key, uint64_t now_ns)
+{
+    for (size_t i = key->n_held; i-- > 0;)
+        if (now_ns >= key->held[i].until_ns ||
+            (key->held[i].lease.left == 0 && key->held[i].lease.ends_ns == 0))
+            lease_drop(key, i);
+}
+
 /* ---- What a key decides by them -------------------------------------------------------------- */
 
 /* Takes units from held leases, the oldest first; returns the time of the grant. */

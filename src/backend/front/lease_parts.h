@@ -78,6 +78,11 @@ struct lease {
     bool is_draining, is_ending;
 };
 
+static inline uint64_t lease_now(const struct lease *lease)
+{
+    return lease->options.now(lease->options.arg);
+}
+
 static inline uint32_t lease_left(const struct lease_key *key)
 {
     uint32_t left = 0;
@@ -119,6 +124,11 @@ struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *
                                 uint64_t now_ns);
 /* It holds no units and has no requests. */
 void lease_remove(struct lease_key *key);
+
+/* The ith lease is over. */
+void lease_drop(struct lease_key *key, size_t i);
+/* Also used units that were charged at once: they need no report. */
+void lease_drop_ended(struct lease_key *key, uint64_t now_ns);
 
 /* True: decided by what is held or known here. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,

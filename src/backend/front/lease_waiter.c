@@ -75,6 +75,17 @@ uint64_t lease_waiters_deadline(const struct lease_key *key, uint64_t deadline_n
     return deadline_ns;
 }
 
+bool lease_waiter_serve(struct lease_waiter *waiter, uint64_t now_ns)
+{
+    struct backend_answer answer = {.outcome = BACKEND_WAITS};
+    uint64_t served_ns = lease_now(waiter->home);
+    lease_drop_ended(waiter->key, served_ns);
+    if (!lease_serve(waiter->key, waiter->verb, waiter->cost, served_ns, &answer))
+        return false;
+    lease_waiter_tell(waiter, &answer, now_ns);
+    return true;
+}
+
 void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
                         uint64_t now_ns)
 {
@@ -85,7 +96,8 @@ void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct back
     while (waiter != NULL && waiter->turn <= before) {
         struct lease_waiter *next = waiter->next;
         uint64_t turn = lease->turns;
-        if (waiter->cost >= least)
+        bool is_held = waiter->cost <= lease_left(key);
+        if (waiter->cost >= least && !(is_held && lease_waiter_serve(waiter, now_ns)))
             lease_waiter_tell(waiter, &given, now_ns);
         waiter = lease->turns == turn ? next : key->first;
     }

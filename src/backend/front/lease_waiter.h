@@ -42,8 +42,14 @@ void lease_fill(struct backend_op *op, const struct backend_answer *answer);
 void lease_waiter_tell(struct lease_waiter *waiter, const struct backend_answer *answer,
                        uint64_t now_ns);
 /*
- * Answers all waiting requests of at least this cost. An answered caller may send or cancel
- * requests; then the scan restarts, with those that were waiting before.
+ * True: decided by what is held or known here. An answered caller may do much before it returns,
+ * and a lease may end meanwhile: so the clock is read for each.
+ */
+bool lease_waiter_serve(struct lease_waiter *waiter, uint64_t now_ns);
+/*
+ * Answers all waiting requests of at least this cost. Those for which enough is held are served
+ * instead: an earlier one may have been too large. An answered caller may send or cancel requests;
+ * then the scan restarts, with those that were waiting before.
  */
 void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
                         uint64_t now_ns);

@@ -320,14 +320,14 @@ TEST(a_refund_that_names_the_lease_is_had_again_at_once)
 }
 
 /* Takes of 1 until a lease is requested ahead of need; returns the time of the last grant. */
-static uint64_t take_until_prefetch(void)
+static uint64_t take_until_prefetch(const char *key)
 {
     const struct asker *taken = NULL;
-    take_times("hot", 30);
+    take_times(key, 30);
     node.is_prompt = false;
     world.slow_ns = 1;
     for (uint64_t asks = world.asks; world.asks == asks;) {
-        taken = ask(REQUEST_TAKE, "hot", 1);
+        taken = ask(REQUEST_TAKE, key, 1);
         check(taken, STINT_ALLOW, 1, true);
     }
     return taken->op.answer.at_ns;
@@ -340,7 +340,7 @@ static uint32_t held_here(void)
 
 TEST(what_comes_back_is_not_handed_out_from_within_the_ask_of_another)
 {
-    uint64_t at_ns = take_until_prefetch();
+    uint64_t at_ns = take_until_prefetch("hot");
     uint32_t held = held_here();
     const struct asker *first = ask(REQUEST_TAKE, "hot", held + 2);
     assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
@@ -353,6 +353,35 @@ TEST(what_comes_back_is_not_handed_out_from_within_the_ask_of_another)
     pass(8);
     check(first, STINT_ALLOW, held + 2, true);
     check(second, STINT_ALLOW, held + 3, true);
+}
+
+static void exhaust_store(const char *key)
+{
+    struct flight flight = {.verb = REQUEST_CHARGE, .quota = &quota, .cost = 100};
+    struct backend_answer answer;
+    snprintf(flight.name, sizeof(flight.name), "%s", key);
+    world_decide(&world, &flight, &answer);
+}
+
+TEST(a_lease_that_is_not_had_leaves_what_is_held_to_those_who_wait)
+{
+    for (unsigned is_lost = 0; is_lost < 2; is_lost++) {
+        const char *key = is_lost ? "hot" : "warm";
+        node.is_prompt = true;
+        world.lost_per_mille = is_lost * 1000;
+        take_until_prefetch(key);
+        uint32_t held = held_here();
+        exhaust_store(key);
+        const struct asker *large = ask(REQUEST_TAKE, key, held + 1);
+        const struct asker *small = ask(REQUEST_TAKE, key, held);
+        assert_int_equal(small->op.answer.outcome, BACKEND_WAITS); /* its units may be wanted */
+        pass(60);
+        if (is_lost)
+            assert_int_equal(large->op.answer.outcome, BACKEND_FAILED);
+        else
+            check(large, STINT_DENY, 0, false);
+        check(small, STINT_ALLOW, held, true);
+    }
 }
 
 static void fail_at_once(struct backend *store, const struct backend_request *asked,
