@@ -483,6 +483,13 @@ static void reset(struct lease_key *key, const struct backend_request *ask, stru
     pass_on(key->home, &asked, op);
 }
 
+/* Not while units go back: that may take longer than the caller has, and brings it none. */
+static bool may_wait(const struct lease_key *key, uint64_t now_ns)
+{
+    return (key->asking == 0 || key->asking == REQUEST_LEASE) && now_ns >= key->direct_until_ns &&
+           !key->home->is_draining;
+}
+
 static bool takes(const struct backend_request *ask)
 {
     return ask->verb == REQUEST_TAKE || ask->verb == REQUEST_TAKE_UPTO;
@@ -553,8 +560,7 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
         pass_with_held(key, ask, cost, op);
     } else if (ask->verb == REQUEST_TAKE_UPTO && lease_spare(key) > 0 && cost > lease_spare(key)) {
         pass_with_held(key, ask, cost - lease_spare(key), op);
-    } else if (ask->verb == REQUEST_TAKE && cost > 0 && now_ns >= key->direct_until_ns &&
-               !lease->is_draining) {
+    } else if (ask->verb == REQUEST_TAKE && cost > 0 && may_wait(key, now_ns)) {
         wait_for_lease(key, ask, op, now_ns);
     } else {
         pass_on(lease, ask, op);

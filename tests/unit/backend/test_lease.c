@@ -544,6 +544,21 @@ TEST(who_waits_for_a_lease_that_is_lost_has_his_time)
     assert_int_equal(waits->op.answer.outcome, BACKEND_FAILED);
 }
 
+TEST(nobody_waits_for_what_goes_back)
+{
+    take_times("hot", 30);
+    world.now_ns += 30 * MS;
+    world.lost_per_mille = 1000;
+    world.slow_ns = 1;
+    node.is_prompt = false;
+    lease_wake(node.lease, world_node_now(&node));
+    world.lost_per_mille = 0;
+    struct asker *asker = ask(REQUEST_TAKE, "hot", 1);
+    assert_int_equal(asker->op.answer.outcome, BACKEND_WAITS);
+    pass(8);
+    check(asker, STINT_ALLOW, 1, false);
+}
+
 TEST(all_steps_of_a_list_have_the_time_of_one)
 {
     node.is_prompt = false;
