@@ -176,7 +176,7 @@ static bool give_back(struct lease_list *list, size_t i)
     asked.verb = REQUEST_REFUND;
     asked.at_ns = entry->at_ns;
     asked.is_ahead = false;
-    entry->is_taken = false;
+    entry->taken = kept;
     ask_step(list, &asked, !entry->is_leased);
     return true;
 }
