@@ -92,6 +92,7 @@ static void send(struct lease_key *key, uint32_t cost, const struct backend_requ
     asked.now_ns = now_ns;
     key->asking = asked.verb;
     key->sent_ns = now_ns;
+    key->is_outdated = false;
     key->op =
         (struct backend_op){.answer = {.each = &key->each}, .answered = lease_answered, .arg = key};
     key->home->inner->ops->ask(key->home->inner, &asked, &key->op);
@@ -160,7 +161,7 @@ static void take_metrics(struct lease_key *key, const struct stint_decision *sum
 static void deny(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
 {
     const struct stint_decision *sum = &answer->sum;
-    if (sum->outcome == STINT_DENY && answer->leases == 0) {
+    if (sum->outcome == STINT_DENY && answer->leases == 0 && !key->is_outdated) {
         key->denied_cost = key->least;
         key->retry_ns = add_sat(key->sent_ns, sum->retry_after_ns);
         key->denied_until_ns =
@@ -528,6 +529,16 @@ static bool is_ahead_of_time(const struct lease_key *key, const struct backend_r
            lease_denies(key, ask->verb, cost, now_ns) || ask->verb == REQUEST_REFUND;
 }
 
+/* Units may come back, or the state may go. A denial that is on its way may be of before that. */
+static void forget_denial(struct lease *lease, const struct backend_item *item, uint64_t now_ns)
+{
+    struct lease_key *key = lease_find(lease, item, now_ns);
+    if (key == NULL)
+        return;
+    key->denied_cost = 0;
+    key->is_outdated = true;
+}
+
 static void ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     uint64_t now_ns = lease_now(lease);
@@ -536,6 +547,8 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
     struct lease_key *key = NULL;
     struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
+    if (ask->verb > REQUEST_PEEK && !ask->is_virtual)
+        forget_denial(lease, &ask->items[0], now_ns);
     if (!goes_on)
         key = ask->verb == REQUEST_TAKE && cost > 0 ? key_of(lease, &ask->items[0], now_ns)
                                                     : lease_find(lease, &ask->items[0], now_ns);
@@ -544,8 +557,6 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
         return;
     }
     lease_drop_ended(key, now_ns);
-    if (ask->verb > REQUEST_PEEK)
-        key->denied_cost = 0;
     if (is_ahead_of_time(key, ask, now_ns)) {
         op->answer.outcome = BACKEND_AHEAD;
         return;

@@ -44,8 +44,9 @@ struct lease_key {
     struct lease_waiter *first, *last;
     uint64_t waiting; /* units that they want in total */
     /* The one request in progress. */
-    uint8_t asking;  /* REQUEST_LEASE, REQUEST_RETURN, REQUEST_REFUND; 0: none */
-    uint32_t coming; /* units of a LEASE request */
+    uint8_t asking;   /* REQUEST_LEASE, REQUEST_RETURN, REQUEST_REFUND; 0: none */
+    uint32_t coming;  /* units of a LEASE request */
+    bool is_outdated; /* the key has been changed otherwise since it was sent */
     struct backend_op op;
     struct stint_decision each;
     uint64_t sent_ns;

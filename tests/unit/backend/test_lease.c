@@ -355,6 +355,32 @@ TEST(what_comes_back_is_not_handed_out_from_within_the_ask_of_another)
     check(second, STINT_ALLOW, held + 3, true);
 }
 
+/* As when a ticket is settled: by the store, but asked for here. */
+TEST(a_denial_is_not_repeated_after_units_came_back)
+{
+    const uint8_t verbs[] = {REQUEST_REFUND, REQUEST_SETTLE, REQUEST_CANCEL, REQUEST_EXPIRE};
+    for (size_t i = 0; i < 2 * N(verbs); i++) {
+        bool is_in_flight = i % 2 == 1; /* the denial arrives after the units came back */
+        node.is_prompt = true;
+        check(ask(REQUEST_TAKE_UPTO, "hot", 100), STINT_ALLOW, 100, false);
+        assert_int_equal(ask(REQUEST_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
+        assert_true(ask(REQUEST_TAKE, "hot", 1)->op.answer.is_local);
+        ask(verbs[i / 2], "hot", 0);
+        node.is_prompt = !is_in_flight;
+        world.slow_ns = 1;
+        const struct asker *first = ask(REQUEST_TAKE, "hot", 1);
+        if (is_in_flight) {
+            ask(verbs[i / 2], "hot", 0);
+            pass(8);
+            node.is_prompt = true;
+        }
+        check(first, STINT_DENY, 0, false);
+        if (is_in_flight)
+            check(ask(REQUEST_TAKE, "hot", 1), STINT_DENY, 0, false);
+        world.now_ns += 2 * NS_PER_S;
+    }
+}
+
 static void exhaust_store(const char *key)
 {
     struct flight flight = {.verb = REQUEST_CHARGE, .quota = &quota, .cost = 100};
