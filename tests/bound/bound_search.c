@@ -167,8 +167,12 @@ static void open_store(struct server *server)
             .secret = {1, 2},
             .failover_policy = scene->flags & FULL_AFTER ? FAILOVER_FULL : FAILOVER_TRUSTS,
             .failovers = count_failovers});
-    server->store = lease_new(&(struct lease_options){
-        .inner = front, .now = world_node_clock, .arg = &server->node, .keys = 4, .waiting = 64});
+    server->store = lease_new(&(struct lease_options){.inner = front,
+                                                      .now = world_node_clock,
+                                                      .arg = &server->node,
+                                                      .keys = 4,
+                                                      .waiting = 64,
+                                                      .denied_max_ns = NS_PER_S});
     if (front == NULL || server->store == NULL)
         abort();
 }

@@ -402,8 +402,8 @@ static inline void world_open(struct world_node *node, struct world *world)
 {
     *node = (struct world_node){
         .store = {&world_ops}, .world = world, .rate_per_mille = 1000, .offset_ns = NS_PER_S};
-    node->lease = lease_new(
-        &(struct lease_options){.inner = &node->store, .now = world_node_clock, .arg = node});
+    node->lease = lease_new(&(struct lease_options){
+        .inner = &node->store, .now = world_node_clock, .arg = node, .denied_max_ns = NS_PER_S});
 }
 
 static inline void world_close(struct world *world)

@@ -15,7 +15,6 @@
 
 #define KEYS_DEFAULT 4096
 #define WAITING_DEFAULT 4096
-#define DENIED_MAX_DEFAULT NS_PER_S
 #define TICK_NS (5 * NS_PER_MS)
 #define LOOKED_AT_MAX 8   /* of the oldest keys, to find a removable one */
 #define WOKEN_MAX 1024    /* keys looked at in one wake() */
@@ -753,8 +752,6 @@ struct backend *lease_new(const struct lease_options *options)
         lease->options.keys = KEYS_DEFAULT;
     if (options->waiting == 0)
         lease->options.waiting = WAITING_DEFAULT;
-    if (options->denied_max_ns == 0)
-        lease->options.denied_max_ns = DENIED_MAX_DEFAULT;
     lease->salt = options->secret[0] ^ options->secret[1];
     lease->n_buckets = lease->options.keys;
     lease->buckets = calloc(lease->n_buckets, sizeof(struct lease_key *));

@@ -27,7 +27,7 @@ struct lease_options {
     uint64_t secret[2];     /* random, so that no client can choose keys that are slow to find */
     size_t keys;            /* keys with leases at once. Default 4,096 */
     size_t waiting;         /* requests that may wait at once. Default 4,096 */
-    uint64_t denied_max_ns; /* how long a denial may be repeated. Default 1 s */
+    uint64_t denied_max_ns; /* how long a denial may be repeated; 0: it is not */
     struct backend_metrics *metrics; /* writes lease_units here; NULL: not counted */
 };
 

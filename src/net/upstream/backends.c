@@ -378,6 +378,14 @@ static uint64_t chain_now(void *arg)
     return now(((const struct chain *)arg)->home);
 }
 
+/* 0: none is cached. */
+static uint64_t deny_cache_max_ns(const struct store_config *config)
+{
+    if (config->denials == 0)
+        return 0;
+    return config->deny_cache_max_ns > 0 ? config->deny_cache_max_ns : NS_PER_S;
+}
+
 static struct backend *new_lease(struct chain *chain, struct backend_metrics *metrics)
 {
     const uint64_t *secret = chain->home->options.secret;
@@ -388,6 +396,7 @@ static struct backend *new_lease(struct chain *chain, struct backend_metrics *me
         .arg = chain,
         .secret = {secret[0], secret[1]},
         .keys = chain->config->lease_keys,
+        .denied_max_ns = deny_cache_max_ns(chain->config),
         .waiting = chain->config->asks_max,
         .metrics = metrics,
     });
@@ -407,7 +416,7 @@ static struct backend *new_front(struct chain *chain, struct backend *inner,
         .inner = inner,
         .breaker = breaker,
         .denials = config->denials,
-        .deny_cache_max_ns = config->deny_cache_max_ns,
+        .deny_cache_max_ns = deny_cache_max_ns(config),
         .secret = {secret[0], secret[1]},
         .failover_policy = config->failover_policy,
         .failovers = failovers,

@@ -381,6 +381,18 @@ TEST(a_denial_is_not_repeated_after_units_came_back)
     }
 }
 
+TEST(no_denial_is_repeated_where_none_is_to_be_kept)
+{
+    struct backend *keeping = node.lease;
+    node.lease = lease_new(
+        &(struct lease_options){.inner = &node.store, .now = world_node_clock, .arg = &node});
+    check(ask(REQUEST_TAKE_UPTO, "hot", 100), STINT_ALLOW, 100, false);
+    for (unsigned i = 0; i < 2; i++)
+        check(ask(REQUEST_TAKE, "hot", 1), STINT_DENY, 0, false);
+    node.lease->ops->free(node.lease);
+    node.lease = keeping;
+}
+
 static void exhaust_store(const char *key)
 {
     struct flight flight = {.verb = REQUEST_CHARGE, .quota = &quota, .cost = 100};

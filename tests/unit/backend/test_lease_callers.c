@@ -411,8 +411,12 @@ static void open_layers(uint8_t kind, uint64_t term_ns, uint64_t seed)
         .inner = &node.store,
         .denials = 64,
         .breaker = {.failures_max = 3, .open_ns = 10 * MS, .open_max_ns = 20 * MS}});
-    lease = lease_new(&(struct lease_options){
-        .inner = &ledger, .now = world_node_clock, .arg = &node, .keys = 2, .waiting = WAITING});
+    lease = lease_new(&(struct lease_options){.inner = &ledger,
+                                              .now = world_node_clock,
+                                              .arg = &node,
+                                              .keys = 2,
+                                              .waiting = WAITING,
+                                              .denied_max_ns = 20 * MS});
     assert_true(front != NULL && lease != NULL);
 }
 
