@@ -117,10 +117,22 @@ static uint32_t wanted(const struct lease_key *key)
     return key->first != NULL ? key->first->cost : 1;
 }
 
+/* A request that failed at once was not sent: what it was to give back is still held. */
+static void keep(struct lease_key *key, const struct lease_held held[], size_t n_held)
+{
+    uint32_t left = lease_left(key);
+    memcpy(key->held, held, n_held * sizeof(key->held[0]));
+    key->n_held = n_held;
+    lease_count(key->home, (int64_t)lease_left(key) - left);
+}
+
 /* deadline_ns: for a request that no caller waits for. */
 static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     struct backend_lease ended[LEASE_HELD_MAX];
+    struct lease_held held[LEASE_HELD_MAX];
+    size_t n_held = key->n_held;
+    memcpy(held, key->held, sizeof(held));
     bool is_fast = key->store.lease == RULE_LEASE_FAST;
     uint32_t least = wanted(key);
     adapt(key, key->waiting, now_ns);
@@ -142,6 +154,9 @@ static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_
     key->granted = 0;
     key->coming = units > least ? units : least;
     send(key, key->coming, &asked, now_ns);
+    uint8_t outcome = key->op.answer.outcome;
+    if (outcome != BACKEND_WAITS && outcome != BACKEND_DECIDED)
+        keep(key, held, n_held);
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */

@@ -429,6 +429,18 @@ static void fail_at_once(struct backend *store, const struct backend_request *as
     op->answer.outcome = BACKEND_FAILED;
 }
 
+TEST(what_is_held_stays_where_the_store_takes_no_request)
+{
+    static const struct backend_ops failing = {.ask = fail_at_once, .free = world_node_free};
+    take_times("hot", 30);
+    uint32_t held = held_here();
+    node.store.ops = &failing;
+    assert_int_equal(ask(REQUEST_TAKE, "hot", held + 1)->op.answer.outcome, BACKEND_FAILED);
+    for (unsigned i = 0; i < held; i++)
+        check(ask(REQUEST_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    assert_int_equal(ask(REQUEST_TAKE, "hot", 1)->op.answer.outcome, BACKEND_FAILED);
+}
+
 TEST(what_others_wait_for_is_not_given_back_for_a_lease_ahead_of_need)
 {
     static const struct backend_ops failing = {.ask = fail_at_once, .free = world_node_free};

@@ -117,18 +117,25 @@ static unsigned key_of(const struct backend_item *item)
     abort();
 }
 
+/* A lease that is refused at once was not requested, and gives nothing back. */
+static void count_back(const struct backend_request *asked, unsigned key, uint8_t outcome)
+{
+    bool is_sent = outcome == BACKEND_WAITS || outcome == BACKEND_DECIDED;
+    for (size_t i = 0; i < asked->n_ended && (is_sent || asked->verb != REQUEST_LEASE); i++)
+        keys[key].back += asked->ended[i].left;
+    if (asked->verb == REQUEST_REFUND && asked->body != CALLER)
+        keys[key].back += asked->items[0].cost;
+}
+
 static void ledger_ask(struct backend *store, const struct backend_request *asked,
                        struct backend_op *op)
 {
     (void)store;
     assert_int_equal(asked->n_items, 1);
     unsigned key = key_of(&asked->items[0]);
-    for (size_t i = 0; i < asked->n_ended; i++)
-        keys[key].back += asked->ended[i].left;
-    if (asked->verb == REQUEST_REFUND && asked->body != CALLER)
-        keys[key].back += asked->items[0].cost;
     if (is_closing || is_failing) { /* as where the server ends, or a breaker is open */
         op->answer.outcome = BACKEND_FAILED;
+        count_back(asked, key, BACKEND_FAILED);
         return;
     }
     struct entry *entry = calloc(1, sizeof(*entry));
@@ -140,6 +147,7 @@ static void ledger_ask(struct backend *store, const struct backend_request *aske
         .key = key,
         .inner = {.answered = ledger_answered, .arg = entry, .answer = {.each = op->answer.each}}};
     front->ops->ask(front, asked, &entry->inner);
+    count_back(asked, key, entry->inner.answer.outcome);
     if (entry->inner.answer.outcome != BACKEND_WAITS) {
         hand_over(entry, op);
         return;
