@@ -126,7 +126,7 @@ static void keep(struct lease_key *key, const struct lease_held held[], size_t n
     lease_count(key->home, (int64_t)lease_left(key) - left);
 }
 
-/* deadline_ns: for a request that no caller waits for. */
+/* deadline_ns: of a request that no caller waits for. */
 static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     struct backend_lease ended[LEASE_HELD_MAX];
@@ -149,7 +149,7 @@ static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_
     }
     asked.least = least;
     asked.term_ns = is_fast ? 0 : term_of(key) - term_of(key) % NS_PER_US;
-    asked.deadline_ns = lease_waiters_deadline(key, deadline_ns);
+    asked.deadline_ns = lease_waiters_latest(key, deadline_ns);
     key->sent_term_ns = term_of(key);
     key->granted = 0;
     key->coming = units > least ? units : least;
@@ -271,7 +271,7 @@ static void pump(struct lease_key *key, uint64_t now_ns)
         serve_waiting(key, now_ns);
         if (key->asking != 0 || key->first == NULL)
             break;
-        ask_lease(key, STINT_NEVER_NS, now_ns);
+        ask_lease(key, 0, now_ns);
         if (key->op.answer.outcome == BACKEND_WAITS)
             break;
         take_answer(key, now_ns);
@@ -719,7 +719,8 @@ static const struct backend_ops ops = {
 uint64_t lease_deadline(const struct backend *store)
 {
     const struct lease *lease = (const struct lease *)store;
-    return lease->n_keys == 0 ? STINT_NEVER_NS : lease->woken_ns + TICK_NS;
+    return lease->n_keys == 0 ? STINT_NEVER_NS
+                              : min_u64(lease->earliest_ns, lease->woken_ns + TICK_NS);
 }
 
 static uint64_t idle_ns(const struct lease_key *key)
@@ -745,8 +746,9 @@ static void look_after(struct lease_key *key, uint64_t now_ns)
 void lease_wake(struct backend *store, uint64_t now_ns)
 {
     struct lease *lease = (struct lease *)store;
-    struct lease_key *key = lease->oldest, *newer;
     lease->woken_ns = now_ns;
+    lease_waiters_expire(lease, now_ns);
+    struct lease_key *key = lease->oldest, *newer;
     for (unsigned i = 0; i < WOKEN_MAX && key != NULL; i++, key = newer) {
         newer = key->newer;
         look_after(key, now_ns);
@@ -768,6 +770,7 @@ struct backend *lease_new(const struct lease_options *options)
     if (options->waiting == 0)
         lease->options.waiting = WAITING_DEFAULT;
     lease->salt = options->secret[0] ^ options->secret[1];
+    lease->earliest_ns = STINT_NEVER_NS;
     lease->n_buckets = lease->options.keys;
     lease->buckets = calloc(lease->n_buckets, sizeof(struct lease_key *));
     lease->waiters = calloc(lease->options.waiting, sizeof(struct lease_waiter));

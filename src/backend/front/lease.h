@@ -35,8 +35,9 @@ struct lease_options {
 struct backend *lease_new(const struct lease_options *options);
 
 /*
- * When to call wake() next: it gives back what is not used. STINT_NEVER_NS: nothing is held. Late
- * calls keep units from other nodes, and never break a bound.
+ * When to call wake() next: it gives back what is not used, and answers requests that have waited
+ * for their time. STINT_NEVER_NS: nothing is held. Late calls keep units from other nodes, and
+ * never break a bound.
  */
 uint64_t lease_deadline(const struct backend *store);
 void lease_wake(struct backend *store, uint64_t now_ns);

@@ -75,7 +75,8 @@ struct lease {
     struct lease_waiter *waiters, *free_waiters;
     uint64_t units; /* held, and not used yet */
     uint64_t woken_ns, salt;
-    uint64_t turns; /* counts arrivals and cancellations */
+    uint64_t earliest_ns; /* no waiting request has an earlier deadline */
+    uint64_t turns;       /* counts arrivals and cancellations */
     bool is_draining, is_ending;
 };
 

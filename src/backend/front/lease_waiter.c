@@ -31,6 +31,7 @@ void lease_waiter_enqueue(struct lease_key *key, struct lease_waiter *waiter)
     *(key->last != NULL ? &key->last->next : &key->first) = waiter;
     key->last = waiter;
     key->waiting += waiter->cost;
+    key->home->earliest_ns = min_u64(key->home->earliest_ns, waiter->deadline_ns);
 }
 
 void lease_waiter_free(struct lease_waiter *waiter)
@@ -44,6 +45,7 @@ void lease_waiter_free(struct lease_waiter *waiter)
     }
     if (waiter->op != NULL)
         waiter->op->at_work = NULL;
+    waiter->op = NULL;
     waiter->next = lease->free_waiters;
     lease->free_waiters = waiter;
 }
@@ -68,10 +70,10 @@ void lease_waiter_tell(struct lease_waiter *waiter, const struct backend_answer 
         op->answered(op, now_ns);
 }
 
-uint64_t lease_waiters_deadline(const struct lease_key *key, uint64_t deadline_ns)
+uint64_t lease_waiters_latest(const struct lease_key *key, uint64_t deadline_ns)
 {
     for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next)
-        deadline_ns = min_u64(deadline_ns, waiter->deadline_ns);
+        deadline_ns = max_u64(deadline_ns, waiter->deadline_ns);
     return deadline_ns;
 }
 
@@ -86,6 +88,15 @@ bool lease_waiter_serve(struct lease_waiter *waiter, uint64_t now_ns)
     return true;
 }
 
+/* It is served where enough is held: an earlier one may have been too large. */
+static void tell_or_serve(struct lease_waiter *waiter, const struct backend_answer *answer,
+                          uint64_t now_ns)
+{
+    bool is_held = waiter->cost <= lease_left(waiter->key);
+    if (!is_held || !lease_waiter_serve(waiter, now_ns))
+        lease_waiter_tell(waiter, answer, now_ns);
+}
+
 void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
                         uint64_t now_ns)
 {
@@ -96,9 +107,30 @@ void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct back
     while (waiter != NULL && waiter->turn <= before) {
         struct lease_waiter *next = waiter->next;
         uint64_t turn = lease->turns;
-        bool is_held = waiter->cost <= lease_left(key);
-        if (waiter->cost >= least && !(is_held && lease_waiter_serve(waiter, now_ns)))
-            lease_waiter_tell(waiter, &given, now_ns);
+        if (waiter->cost >= least)
+            tell_or_serve(waiter, &given, now_ns);
         waiter = lease->turns == turn ? next : key->first;
+    }
+}
+
+static bool waits(const struct lease_waiter *waiter)
+{
+    return waiter->kind == LEASE_WAITS && waiter->op != NULL;
+}
+
+void lease_waiters_expire(struct lease *lease, uint64_t now_ns)
+{
+    static const struct backend_answer late = {.outcome = BACKEND_FAILED,
+                                               .fault = BACKEND_ERROR_LATE,
+                                               .error = "no lease has come in time"};
+    if (now_ns < lease->earliest_ns)
+        return;
+    lease->earliest_ns = STINT_NEVER_NS;
+    for (size_t i = 0; i < lease->options.waiting; i++) {
+        struct lease_waiter *waiter = &lease->waiters[i];
+        if (waits(waiter) && waiter->deadline_ns <= now_ns)
+            tell_or_serve(waiter, &late, now_ns);
+        if (waits(waiter))
+            lease->earliest_ns = min_u64(lease->earliest_ns, waiter->deadline_ns);
     }
 }

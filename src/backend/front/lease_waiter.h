@@ -33,7 +33,7 @@ struct lease_waiter *lease_waiter_new(struct lease *lease, enum lease_waiting ki
 bool lease_is_waiter(const struct lease *lease, const void *at_work);
 /* Of LEASE_WAITS: the last in the queue of the key. */
 void lease_waiter_enqueue(struct lease_key *key, struct lease_waiter *waiter);
-/* Also takes it out of the queue. */
+/* Also takes it out of the queue. One that is free has no op. */
 void lease_waiter_free(struct lease_waiter *waiter);
 
 /* Of one item; op->answer.each stays. */
@@ -53,7 +53,10 @@ bool lease_waiter_serve(struct lease_waiter *waiter, uint64_t now_ns);
  */
 void lease_waiters_tell(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
                         uint64_t now_ns);
-/* The earliest of the queue, at most deadline_ns. */
-uint64_t lease_waiters_deadline(const struct lease_key *key, uint64_t deadline_ns);
+/* The latest deadline of the queue, at least deadline_ns. */
+uint64_t lease_waiters_latest(const struct lease_key *key, uint64_t deadline_ns);
+/* Answers those whose deadline has passed: a lease for several lasts as long as the last of them.
+ */
+void lease_waiters_expire(struct lease *lease, uint64_t now_ns);
 
 #endif

@@ -23,6 +23,7 @@ static size_t n_askers;
 /* Who asks for 30 more from within his answer, and who for 1; NULL: nobody. */
 static struct asker *insatiable, *modest;
 static bool is_asking, is_ahead;
+static uint64_t time_ns; /* of a request */
 
 static struct asker *ask(uint8_t verb, const char *key, uint32_t cost);
 
@@ -43,6 +44,7 @@ SETUP
     world = (struct world){.now_ns = NS_PER_S, .seed = 1, .slow_ns = 0};
     memset(askers, 0, sizeof(askers));
     n_askers = 0;
+    time_ns = 50 * MS;
     assert_int_equal(stint_quota_parse(&quota, "log 100/1s", &error), 0);
     rule = (struct rule){
         .domain = "d",
@@ -83,7 +85,7 @@ static struct asker *ask_items(uint8_t verb, const struct backend_item *items, s
                                           .n_items = n_items,
                                           .at_ns = at_ns,
                                           .now_ns = now_ns,
-                                          .deadline_ns = now_ns + 50 * MS,
+                                          .deadline_ns = now_ns + time_ns,
                                           .is_ahead = is_ahead};
     is_asking = true;
     node.lease->ops->ask(node.lease, &asked, &asker->op);
@@ -592,6 +594,35 @@ TEST(who_waits_for_a_lease_that_is_lost_has_his_time)
     turns(51);
     assert_int_equal(waits->answers, 1);
     assert_int_equal(waits->op.answer.outcome, BACKEND_FAILED);
+}
+
+/* Of a lease for several, the first of whom has little time. */
+TEST(who_waits_has_his_own_time)
+{
+    node.is_prompt = false;
+    world.slow_ns = 1;
+    struct asker *first = ask(REQUEST_TAKE, "hot", 1);
+    time_ns = 10 * MS;
+    const struct asker *brief = ask(REQUEST_TAKE, "hot", 5);
+    time_ns = 50 * MS;
+    const struct asker *patient = ask(REQUEST_TAKE, "hot", 5);
+    world.slow_ns = 100 * MS; /* of the second lease */
+    turns(1);
+    check(first, STINT_ALLOW, 1, true);
+    for (size_t i = 0; i < world.n_flights; i++) {
+        world.flights[i].arrives_ns = world.now_ns;
+        world.flights[i].answers_ns = world.now_ns + 30 * MS;
+    }
+    turns(8);
+    assert_int_equal(brief->answers, 0);
+    turns(6);
+    assert_int_equal(brief->answers, 1);
+    assert_int_equal(brief->op.answer.outcome, BACKEND_FAILED);
+    assert_int_equal(brief->op.answer.fault, BACKEND_ERROR_LATE);
+    assert_int_equal(patient->answers, 0);
+    turns(16);
+    check(patient, STINT_ALLOW, 5, true);
+    assert_int_equal(brief->answers + patient->answers, 2);
 }
 
 TEST(nobody_waits_for_what_goes_back)

@@ -16,9 +16,8 @@
 #define PLAIN 3 /* the key under a rule without leases */
 #define WAITING 48
 #define COST_MAX 12
-#define TIME_MAX_NS                                                                                \
-    (45 * MS) /* of a request; it may wait for a lease that was requested with it                  \
-               */
+#define TIME_MAX_NS (45 * MS) /* of a request */
+#define LATE_NS (11 * MS)     /* a turn of the leases, and one of the test */
 
 static const char *const names[KEYS] = {"hot", "warm", "cool", "plain"};
 
@@ -265,22 +264,19 @@ static void send_items(uint8_t verb, const struct backend_item *items, size_t n_
     if (i == CALLERS)
         return;
     struct caller *caller = &callers[i];
-    *caller = (struct caller){.state = WAITS,
-                              .verb = verb,
-                              .n_items = n_items,
-                              .latest_ns = world.now_ns + 2 * TIME_MAX_NS + 10 * MS};
+    uint64_t time = 1 + world_random(&world, TIME_MAX_NS), now = world_node_now(&node);
+    *caller = (struct caller){.state = WAITS, .verb = verb, .n_items = n_items};
+    caller->latest_ns = world.now_ns + time + LATE_NS;
     caller->op =
         (struct backend_op){.answered = on_answer, .arg = caller, .answer = {.each = caller->each}};
     for (i = 0; i < n_items; i++)
         caller->keys[i] = key_of(&items[i]);
-    uint64_t now = world_node_now(&node);
     const struct backend_request asked = {.verb = verb,
                                           .items = items,
                                           .n_items = n_items,
                                           .at_ns = at_ns,
                                           .now_ns = now,
-                                          .deadline_ns =
-                                              now + 1 + world_random(&world, TIME_MAX_NS),
+                                          .deadline_ns = now + time,
                                           .body = n_items > 1 ? LIST : CALLER,
                                           .is_ahead = chance(16)};
     is_asking = true;
