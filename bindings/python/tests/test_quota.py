@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -86,6 +87,13 @@ def test_a_spec_that_is_none_says_why(spec: str, code: str, words: list[str]) ->
 def test_arguments_that_make_no_quota(make: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, 1e300, 10**400])
+def test_durations_out_of_range(seconds: float) -> None:
+    for keywords in ({"period": seconds}, {"algorithm": "concurrency", "lease": seconds}):
+        with pytest.raises(stint.QuotaError):
+            stint.Quota(limit=1, **keywords)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("spec", "words"), [

@@ -61,6 +61,12 @@ def test_tables_that_cannot_be_opened(shm: Path, make: Callable[[Path], stint.Ta
     assert caught.value.code == code and isinstance(caught.value, OSError)
 
 
+def test_an_error_shows_a_path_that_is_no_text() -> None:
+    with pytest.raises(stint.TableError, match=r"/\\xff") as caught:
+        stint.Table(b"/no such folder/\xff")
+    assert caught.value.code == "SYSTEM"
+
+
 @pytest.mark.parametrize("keywords", [
     {"keys": -1}, {"keys16": -1}, {"keys": 2**64}, {"keys": 1.5}, {"keys": "many"},
     {"tickets": 2**32}, {"nothing": 1},

@@ -45,7 +45,10 @@ static PyObject *exception_of(const struct core_state *state, int code)
 
 static void set_exception(PyObject *type, int code, const char *text)
 {
-    PyObject *error = PyObject_CallFunction(type, "s", text);
+    /* A path, or a message that was cut, may be no UTF-8. */
+    PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+    PyObject *error = message != NULL ? PyObject_CallFunctionObjArgs(type, message, NULL) : NULL;
+    Py_XDECREF(message);
     if (error == NULL)
         return;
     PyObject *name = PyUnicode_FromString(stint_code_name(code));
@@ -182,8 +185,12 @@ bool core_seconds(const struct core_state *state, PyObject *value, const char *n
                   uint64_t max_ns, uint64_t *ns)
 {
     double seconds = PyFloat_AsDouble(value);
-    if (seconds == -1.0 && PyErr_Occurred())
-        return false;
+    if (seconds == -1.0 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+            return false;
+        PyErr_Clear();
+        seconds = INFINITY;
+    }
     if (!(seconds >= 0 && seconds <= (double)max_ns / NS_PER_S)) {
         core_raise(state, STINT_E_RANGE, "%s is %g s; expected 0 to %.0f s", name, seconds,
                    (double)max_ns / NS_PER_S);

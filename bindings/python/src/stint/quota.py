@@ -23,13 +23,18 @@ def quota_error(code: str, message: str) -> _core.QuotaError:
 
 def _duration(value: float | str) -> str:
     """Seconds, or a duration of a SPEC as it is."""
-    return value if isinstance(value, str) else f"{round(value * NS_PER_S)}ns"
+    if isinstance(value, str):
+        return value
+    try:
+        return f"{round(value * NS_PER_S)}ns"
+    except (OverflowError, ValueError):
+        raise quota_error("RANGE", f"{value} s is not a finite duration") from None
 
 
 def _option(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{round(value * NS_PER_S)}ns" if isinstance(value, float) else str(value)
+    return _duration(value) if isinstance(value, float) else str(value)
 
 
 class Quota(_core.Quota):
