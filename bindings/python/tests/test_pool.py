@@ -136,6 +136,13 @@ def test_calls_that_cannot_be(table: stint.Table) -> None:
                   lambda: pool.give_back("a", -1), lambda: pool.give_back("a", 1, 2**60)):
         with pytest.raises(stint.Error):
             wrong()
+    for weight in (2**32 + 5, 2**32, -1, 1001):
+        with pytest.raises(stint.QuotaError, match=f"weight (is )?{weight}") as outside:
+            pool.add("b2", "1/1s", weight=weight)
+        assert outside.value.code == "RANGE"
+    for name in ("é" * 126, "a" + "é" * 126):  # the message is cut within a character
+        with pytest.raises(stint.GoneError):
+            pool.remove(name)
     for wrong in (lambda: pool.next("1"), lambda: pool.next(1.5), lambda: pool.add(3, "1/1s"),
                   lambda: pool.add("c", 3), lambda: stint.Pool("table", "pool"),
                   lambda: stint.Pool(table, None), lambda: pool.report("a", cooldown="soon")):

@@ -91,11 +91,12 @@ static void pool_dealloc(PyObject *self)
 static PyObject *pool_add(PyObject *self, PyObject *args)
 {
     const char *name;
-    PyObject *given;
-    unsigned int weight;
-    if (!PyArg_ParseTuple(args, "sO!I", &name, &PyTuple_Type, &given, &weight) || !is_open(self))
-        return NULL;
+    PyObject *given, *turns;
+    uint64_t weight;
     const struct core_state *state = pool_of(self)->state;
+    if (!PyArg_ParseTuple(args, "sO!O", &name, &PyTuple_Type, &given, &turns) ||
+        !core_number(state, turns, "weight", STINT_POOL_WEIGHT_MAX, &weight) || !is_open(self))
+        return NULL;
     struct stint_quota quotas[STINT_POOL_QUOTAS_MAX];
     Py_ssize_t n = PyTuple_Size(given);
     if (n < 1 || n > STINT_POOL_QUOTAS_MAX)
@@ -112,7 +113,7 @@ static PyObject *pool_add(PyObject *self, PyObject *args)
         .name = name,
         .quotas = quotas,
         .n_quotas = (size_t)n,
-        .weight = weight,
+        .weight = (uint32_t)weight,
     };
     struct stint_error error;
     int code = stint_pool_add(pool_of(self)->pool, &key, now_of(self), &error);
