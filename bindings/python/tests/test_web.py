@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 
 import pytest
 import web
 
 import stint
-from stint.http import Rule, address, first_of, header, is_preflight, path
+from stint.http import Request, Rule, address, first_of, header, is_preflight, path
 
 PROBLEM = "application/problem+json"
 POLICY = '"2/1m";q=2;w=60'
@@ -332,6 +333,34 @@ def test_a_framework_without_async_says_so(framework, options, limiter, caplog):
     """A coroutine is true: it must not pass for an exemption."""
     ask = serve(framework, Rule(limiter("2/1m"), **options))
     assert failure(ask) in (TypeError, 500)
+
+
+@pytest.mark.parametrize("way", ["cancelled", "closed"])
+def test_a_request_that_is_cancelled_gives_its_units_back(limiter, way):
+    """Those of a table: a server cannot be awaited any more."""
+    first, cancelled = limiter("9/1m", name="first"), limiter("9/1m", name="cancelled")
+    remote = AsyncLimiter(limiter("9/1m", name="remote"))
+
+    class Slow(AsyncLimiter):
+        async def take_async(self, key, cost=1):
+            await asyncio.sleep(3600)
+
+    rule = Rule([first, remote, Slow(cancelled)], "key")
+
+    async def run():
+        decision = rule.decide_async(Request(None, "GET", "/", "1.2.3.4", list, None))
+        if way == "closed":
+            decision.send(None)
+            return decision.close()
+        task = asyncio.create_task(decision)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert first.peek("key", 0).remaining == 9
+    assert remote.limiter.peek("key", 0).remaining == 8
 
 
 def test_two_rules_of_a_request(limiter):

@@ -576,7 +576,8 @@ class Rule:
     """What requests take of which limits, and how they are refused. Immutable; any thread.
 
     limits: a limiter, or a list of limiters, (limiter, key) and (limiter, key, cost); `key` and
-    `cost` stand for those that are left out. All limits of a rule are charged, or none.
+    `cost` stand for those that are left out. All limits of a rule are charged, or none; if the
+    request is cancelled in between, those of a server that were charged stay charged.
     key: of the client, such as address(), user(), header("X-API-Key"), first_of(user(), address()),
     a function of the Request, a text for one state of all clients, or a tuple of these. A key that
     is None is not limited. An exception of the function is the framework's: the request fails.
@@ -668,7 +669,7 @@ class Rule:
             if inspect.isawaitable(value):
                 try:
                     value = await value
-                except Exception as error:
+                except BaseException as error:  # also the end of the task
                     resume, value = steps.throw, error
 
     def _steps(self, request: Request, is_async: bool) -> Steps:
@@ -808,6 +809,11 @@ class Caller:
                 decision = yield from self._call(limit.limiter, "take", key, cost)
             except Exception:
                 yield from self._give_back(charges[:n_taken], decisions)
+                raise
+            except BaseException:  # cancelled: nothing can be awaited any more
+                for refund in self._give_back(charges[:n_taken], decisions):
+                    if inspect.iscoroutine(refund):
+                        refund.close()
                 raise
             decisions[n_taken : n_taken + 1] = [decision]
             if not decision:
