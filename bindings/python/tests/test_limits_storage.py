@@ -201,6 +201,13 @@ def test_processes_and_threads_share_a_file(
     assert passes - {0} == {1} if moving_window == "log" else passes == {1}
 
 
+@pytest.mark.parametrize(("options", "keys"), [("", 1024), ("&keys=3000", 3000)])
+def test_a_log_counts_so_many_keys(options: str, keys: int) -> None:
+    storage = storage_from_string(f"stint://?moving_window=log{options}")
+    assert all(storage.acquire_entry(f"k{n}", 2, 3600, 2) for n in range(keys))
+    assert not any(storage.acquire_entry(f"k{n}", 2, 3600, 1) for n in range(keys))
+
+
 def test_a_spawned_process_shares_a_file(tmp_path: Path) -> None:
     uri = f"stint://{tmp_path}/app.stint"
     code = (

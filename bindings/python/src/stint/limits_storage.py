@@ -10,9 +10,10 @@ Importing this module registers the schemes `stint` and `stints`, and `async+` w
 
 Options, in the URI (`?keys=100000`) or as keywords (`storage_options`):
 
-    keys            keys of a new table that are counted at the same time. Default 65,536
+    keys            keys of a new table that are counted at the same time. Default 65,536; under
+                    moving_window=log 1,024. With more, the lowest counts are forgotten first
     moving_window   `window` (default): 16 bytes a key, and a unit returns at most 1/24 of the
-                    period late. `log`: exact, 8 bytes a unit, limits up to 509
+                    period late. `log`: exact, 4 KiB a key, limits up to 509
     table           a stint.Table to use, instead of one that the URI names
 
 All strategies of `limits` keep their results. Any thread and any process may use a storage. Errors
