@@ -17,6 +17,7 @@ from fake_provider import FakeProvider  # noqa: E402
 
 import stint  # noqa: E402
 from stint.litellm import Budget, Call, by, completion_tokens, dollars, prompt_tokens  # noqa: E402
+from stint.remote import AsyncLimiter  # noqa: E402
 from stint.testing import Clock  # noqa: E402
 
 pytestmark = [  # what LiteLLM and its clients leave open or still use
@@ -677,6 +678,47 @@ def test_processes_share_a_table_file(tmp_path: Any, provider: FakeProvider) -> 
         run(steps())
 
 
+class Failing:
+    """A limiter of a server that is gone once units are reserved."""
+
+    def __init__(self, limiter: stint.Limiter) -> None:
+        self.peek, self._limiter = limiter.peek, limiter
+
+    def reserve(self, key: str, cost: int, expires: float | None = None) -> Any:
+        def fail(*_: object) -> None:
+            raise stint.Error("no reply in time")
+
+        decision = self._limiter.take(key, cost)
+        return SimpleNamespace(settle=fail, cancel=fail, decision=decision)
+
+
+@pytest.mark.parametrize("ends", ["settle", "give back"])
+def test_a_server_that_fails_keeps_no_other_reservation_open(table: stint.Table,
+                                                             ends: str) -> None:
+    used = Used(table)
+    used.budget.limiters["tokens"] = Failing(used.limiters["tokens"])
+    used.budget._open("1", Call("gpt-4o", data={"messages": MESSAGES, "max_tokens": 5}), False)
+    with pytest.raises(stint.Error, match="no reply in time"):
+        if ends == "settle":
+            used.budget._settle("1", {"tokens": 9, "requests": 3, "money": 60})
+        else:
+            used.budget._give_back("1")
+    expected = {"requests": 3, "money": 60} if ends == "settle" else {"requests": 0, "money": 0}
+    assert used.counts() == {"tokens": ESTIMATE, **expected}
+
+
+def test_a_refusal_stays_one_if_a_server_fails(table: stint.Table) -> None:
+    used_up = stint.Limiter(table, "log 1/1m", name="late")
+    used_up.take("[]")
+    used = Used(table)
+    used.budget.limiters = {
+        "requests": used.limiters["requests"], "tokens": Failing(used.limiters["tokens"]),
+        "money": SimpleNamespace(peek=used.limiters["money"].peek, reserve=used_up.reserve)}
+    with pytest.raises(litellm.RateLimitError):
+        used.budget._open("1", Call("gpt-4o", data={"messages": MESSAGES, "max_tokens": 5}), False)
+    assert used.requests == 0
+
+
 # ---- Estimates ----
 
 @pytest.mark.parametrize(("data", "most"), [
@@ -748,3 +790,10 @@ def test_settings(table: stint.Table, options: Mapping[str, Any], text: str) -> 
         Budget(**limiters, **options)
     with pytest.raises(ValueError, match="no field 'teams'"):
         by("teams")
+
+
+def test_a_budget_has_no_async_limiter() -> None:
+    """A coroutine is true: it must not pass for units."""
+    limiter: Any = AsyncLimiter.connect("stint://127.0.0.1:9", "1/1h")
+    with pytest.raises(TypeError, match="tokens= is async"):
+        Budget(tokens=limiter)

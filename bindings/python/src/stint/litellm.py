@@ -23,6 +23,7 @@ used. Which hook does what:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import json
 import math
@@ -30,7 +31,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -40,7 +41,7 @@ import litellm
 from litellm.exceptions import BadRequestError, RateLimitError, Timeout
 from litellm.integrations.custom_logger import CustomLogger
 
-from . import Decision, GoneError
+from . import Decision, Error, GoneError
 
 COST_MAX = 2**32 - 1
 _MARK = "stint_call"  # beside what LiteLLM keeps of a request
@@ -195,6 +196,10 @@ class Budget(CustomLogger):
         self.limiters = {name: limiter for name, limiter in given.items() if limiter is not None}
         if not self.limiters:
             raise ValueError("a Budget needs a limiter; give tokens=, requests= or money=")
+        for name, limiter in self.limiters.items():
+            if inspect.iscoroutinefunction(limiter.peek):
+                raise TypeError(f"{name}= is async, and a Budget is not; give one of a table, "
+                                "or a RemoteLimiter")
         for name, value in (("money_unit", money_unit), ("expires", expires),
                             ("max_open", max_open)):
             if not 0 < value < math.inf:
@@ -381,8 +386,8 @@ class Budget(CustomLogger):
                     raise _refusal(call, {name: reservation.decision})
                 reservations[name] = reservation
         except BaseException:
-            for reservation in reservations.values():
-                reservation.cancel()
+            with suppress(Error):  # the refusal is the answer
+                _end((reservation, None) for reservation in reservations.values())
             raise
         now = time.monotonic()
         held = _Held(call, reservations, now + self.expires, is_of_request)
@@ -405,15 +410,11 @@ class Budget(CustomLogger):
         return held.reservations if held is not None else {}
 
     def _settle(self, call_id: str, used: Mapping[str, int]) -> None:
-        for name, reservation in self._close(call_id).items():
-            if name in used:
-                with suppress(GoneError):  # expired: stays charged as estimated
-                    reservation.settle(used[name])
+        held = self._close(call_id)
+        _end((reservation, used[name]) for name, reservation in held.items() if name in used)
 
     def _give_back(self, call_id: str) -> None:
-        for reservation in self._close(call_id).values():
-            with suppress(GoneError):
-                reservation.cancel()
+        _end((reservation, None) for reservation in self._close(call_id).values())
 
     def _end_failed(self, call_id: str, held: _Held, details: Mapping[str, Any],
                     exception: object) -> None:
@@ -424,6 +425,23 @@ class Budget(CustomLogger):
             self._close(call_id)
         else:
             self._give_back(call_id)
+
+
+def _end(reservations: Iterable[tuple[Any, int | None]]) -> None:
+    """Settles each with the units that were used, or cancels it for None.
+
+    All of them, even if one fails; then raises the first error.
+    """
+    failure: Error | None = None
+    for reservation, used in reservations:
+        try:
+            reservation.cancel() if used is None else reservation.settle(used)
+        except GoneError:
+            pass  # expired: stays charged as estimated
+        except Error as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 # ---- What LiteLLM passes to hooks ----
