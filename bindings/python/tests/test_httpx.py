@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anthropic
@@ -208,6 +208,101 @@ def test_a_success_of_an_earlier_request_ends_no_cooldown(table: stint.Table) ->
     assert standings(pool) == {"first": "cooling"}
 
 
+def test_threads_may_end_one_cooldown(table: stint.Table) -> None:
+    """Two requests succeed at once: the second finds the mark of the first one's cooldown gone."""
+    pool = pool_of(table, keys=["first"])
+    transport = Transport(httpx.MockTransport(lambda request: httpx.Response(200)), pool=pool,
+                          secrets=SECRETS, origin="http://llm")
+
+    class Raced(dict):  # type: ignore[type-arg]
+        def get(self, name: str, default: Any = None) -> Any:
+            found = super().get(name, default)
+            self.pop(name, None)
+            return found
+
+    transport._cooled_at = Raced(first=-1)
+    with httpx.Client(transport=transport) as client:
+        assert client.get("http://llm").status_code == 200
+
+
+@pytest.mark.parametrize("status", [200, 401, 429])
+def test_a_key_may_be_removed_during_its_request(table: stint.Table, status: int) -> None:
+    pool = pool_of(table, keys=["first"])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        pool.remove("first")
+        return httpx.Response(status)
+
+    transport = Transport(httpx.MockTransport(answer), pool=pool, secrets=SECRETS,
+                          origin="http://llm", attempts=1)
+    transport._cooled_at["first"] = -1
+    with httpx.Client(transport=transport) as client:
+        assert client.get("http://llm").status_code == status
+
+
+class Refusal(httpx.AsyncByteStream):
+    """The body of a response, which counts how many are open."""
+
+    n_open = 0
+
+    def __init__(self) -> None:
+        Refusal.n_open += 1
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"{}"
+
+    async def aclose(self) -> None:
+        Refusal.n_open -= 1
+
+
+def refuse(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(429, headers={"retry-after": "5"}, stream=Refusal())
+
+
+def test_no_response_is_open_while_a_request_waits(table: stint.Table,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response keeps a connection of the transport within."""
+    monkeypatch.setattr(Refusal, "n_open", 0)
+    pool = pool_of(table, keys=["first"])
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(Refusal.n_open)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("anyio.sleep", sleep)
+
+    async def run() -> None:
+        async with httpx.AsyncClient(transport=AsyncTransport(
+                httpx.MockTransport(refuse), pool=pool, secrets=SECRETS, origin="http://llm",
+                max_wait=30)) as client:
+            await client.get("http://llm")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert slept == [0] and Refusal.n_open == 0
+
+
+def test_a_response_is_closed_if_the_table_fails(table: stint.Table,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Refusal, "n_open", 0)
+    pool = pool_of(table, keys=["first"])
+
+    def close_and_refuse(request: httpx.Request) -> httpx.Response:
+        table.close()
+        return refuse(request)
+
+    async def run() -> None:
+        async with httpx.AsyncClient(transport=AsyncTransport(
+                httpx.MockTransport(close_and_refuse), pool=pool, secrets=SECRETS,
+                origin="http://llm")) as client:
+            await client.get("http://llm")
+
+    with pytest.raises(stint.TableError):
+        asyncio.run(run())
+    assert Refusal.n_open == 0
+
+
 def test_only_a_request_that_was_not_sent_gives_its_unit_back(provider: FakeProvider,
                                                               table: stint.Table) -> None:
     provider.faults["gpt-4o"] = ["no response"]
@@ -295,6 +390,31 @@ def test_what_can_never_be_granted_says_so(provider: FakeProvider, table: stint.
         response = client.post("/chat/completions", json=CHAT)
     assert (response.status_code, response.headers["x-should-retry"]) == (429, "false")
     assert "retry-after" not in response.headers and provider.calls == []
+
+
+class Awaited:
+    """A limiter whose verbs are awaited, as one of a server in async code."""
+
+    def __init__(self, limiter: stint.Limiter) -> None:
+        self._limiter, self.table = limiter, limiter.table
+
+    async def take(self, key: str, cost: int = 1) -> stint.Decision:
+        return self._limiter.take(key, cost)
+
+
+def test_an_async_limiter(table: stint.Table) -> None:
+    """A coroutine is true: it must not pass for units."""
+    limiter: Any = Awaited(stint.Limiter(table, "2/1m"))
+    sent = httpx.MockTransport(lambda request: httpx.Response(200))
+
+    async def run() -> list[int]:
+        async with httpx.AsyncClient(transport=AsyncTransport(sent, limiter=limiter)) as client:
+            return [(await client.get("http://llm")).status_code for _ in range(3)]
+
+    assert asyncio.run(run()) == [200, 200, 429]
+    with httpx.Client(transport=Transport(sent, limiter=limiter)) as client:
+        with pytest.raises(TypeError, match="use AsyncTransport"):
+            client.get("http://llm")
 
 
 # ---- Many at a time ----

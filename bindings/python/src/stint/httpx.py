@@ -15,17 +15,23 @@ Several providers forbid the use of several keys to pass the limits of one accou
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._core import GoneError
 from .limiter import Limiter
 from .pool import Lease, Pool
+
+if TYPE_CHECKING:
+    from .remote import AsyncLimiter, RemoteLimiter
 
 # Any: instances fit both httpx.BaseTransport and that of httpx2, which are checked by methods.
 _Base: Any = object
@@ -97,7 +103,8 @@ def _time(text: str | None) -> float | None:
 
 
 class _Step(NamedTuple):
-    """What a transport has to do next: "sleep" seconds, "send" a request, "close" a response."""
+    """What a transport has to do next: "sleep" seconds, "send" a request, "close" a response,
+    "await" the decision of an async limiter."""
 
     action: str
     what: Any
@@ -111,7 +118,8 @@ class _Limits:
 
     def __init__(self, transport: Any, *, pool: Pool | None = None,
                  secrets: Mapping[str, str] | None = None, origin: str | None = None,
-                 header: str = "authorization", limiter: Limiter | None = None,
+                 header: str = "authorization",
+                 limiter: Limiter | RemoteLimiter | AsyncLimiter | None = None,
                  key: str | bytes | Callable[[Any], str | bytes] = "",
                  cost: int | Callable[[Any], int] = 1, max_wait: float = 0.0, attempts: int = 3,
                  max_cooldown: float = 3600.0) -> None:
@@ -154,7 +162,7 @@ class _Limits:
         assert self._limiter is not None
         limiter, cost = self._limiter, self._cost_of(request)
         key = self._key(request) if callable(self._key) else self._key
-        decision, _ = yield from self._until(lambda: limiter.take(key, cost), self._max_wait)
+        decision, _, _ = yield from self._until(lambda: limiter.take(key, cost), self._max_wait)
         if not decision:
             return _refusal(request, decision.retry_after)
         return (yield _Step("send", request))
@@ -163,30 +171,51 @@ class _Limits:
         cost, left = self._cost_of(request), self._max_wait
         may_repeat = _is_read(request)
         response = None
-        for _ in range(self._attempts):
-            lease, left = yield from self._until(lambda: pool.next(cost), left)
-            if not lease:
-                return response or _refusal(request, lease.retry_after)
+        try:
+            for _ in range(self._attempts):
+                lease, left, response = yield from self._until(lambda: pool.next(cost), left,
+                                                               response)
+                if not lease:
+                    return response or _refusal(request, lease.retry_after)
+                started_at = pool.table.now()
+                response = yield from self._send(pool, lease, cost, request)
+                with suppress(GoneError):  # removed meanwhile: the response is what it is
+                    self._report(pool, lease, response, started_at)
+                if response.status_code != 429 or not may_repeat:
+                    break
+        except BaseException:
             if response is not None:
                 yield _Step("close", response)
-            started_at = pool.table.now()
-            try:
-                response = yield _Step("send", self._signed(request, lease))
-            except Exception as error:
-                if type(error).__name__ in ("ConnectError", "ConnectTimeout", "PoolTimeout"):
-                    pool.give_back(lease.name or "", cost, lease.granted_at_ns)
-                raise
-            self._report(pool, lease, response, started_at)
-            if response.status_code != 429 or not may_repeat:
-                break
+            raise
         return response
 
-    def _until(self, take: Callable[[], Any], left: float) -> Generator[_Step, Any, Any]:
-        """Takes until it is granted or would wait longer than `left`; returns what remains."""
+    def _send(self, pool: Pool, lease: Lease, cost: int, request: Any) -> Steps:
+        try:
+            return (yield _Step("send", self._signed(request, lease)))
+        except Exception as error:
+            if type(error).__name__ in ("ConnectError", "ConnectTimeout", "PoolTimeout"):
+                with suppress(GoneError):
+                    pool.give_back(lease.name or "", cost, lease.granted_at_ns)
+            raise
+
+    def _until(self, take: Callable[[], Any], left: float,
+               response: Any = None) -> Generator[_Step, Any, Any]:
+        """Takes until it is granted or would wait longer than `left`.
+
+        Returns the answer, what remains of `left`, and the response. This one, which has a
+        connection of its own, is closed before a wait and before the next request.
+        """
         while True:
             answer = take()
-            if answer or answer.retry_after > left:
-                return answer, left
+            if inspect.isawaitable(answer):
+                answer = yield _Step("await", answer)
+            if not answer and answer.retry_after > left:
+                return answer, left, response
+            if response is not None:
+                yield _Step("close", response)
+                response = None
+            if answer:
+                return answer, left, None
             wait = max(answer.retry_after, 0.001)
             left -= wait
             yield _Step("sleep", wait)
@@ -214,7 +243,7 @@ class _Limits:
         else:
             # An earlier request may succeed later: only one that began after the cooldown ends it.
             if status < 400 and self._cooled_at.get(name, started_at) < started_at:
-                del self._cooled_at[name]
+                self._cooled_at.pop(name, None)  # another thread may be faster
                 pool.report(name, ok=True)
             return
         self._cooled_at[name] = pool.table.now()
@@ -258,6 +287,10 @@ class Transport(_Limits, _Base):  # type: ignore[misc]
             return self._transport.handle_request(step.what)
         if step.action == "close":
             return step.what.close()
+        if step.action == "await":
+            if inspect.iscoroutine(step.what):
+                step.what.close()
+            raise TypeError("limiter= is async, and this transport is not; use AsyncTransport")
         return (self._clock.advance if self._clock is not None else time.sleep)(step.what)
 
     def close(self) -> None:
@@ -272,7 +305,10 @@ class Transport(_Limits, _Base):  # type: ignore[misc]
 
 
 class AsyncTransport(_Limits, _Base):  # type: ignore[misc]
-    """As Transport, for httpx.AsyncClient or httpx2.AsyncClient; other tasks run while it waits."""
+    """As Transport, for httpx.AsyncClient or httpx2.AsyncClient; other tasks run while it waits.
+
+    limiter: also an async one, such as stint.remote.AsyncLimiter.
+    """
 
     async def handle_async_request(self, request: Any) -> Any:
         steps = self._steps(request)
@@ -294,6 +330,8 @@ class AsyncTransport(_Limits, _Base):  # type: ignore[misc]
             return await self._transport.handle_async_request(step.what)
         if step.action == "close":
             return await step.what.aclose()
+        if step.action == "await":
+            return await step.what
         import anyio  # httpx and httpx2 need it for asynchronous clients
 
         if self._clock is not None:
