@@ -138,7 +138,9 @@ def test_pods_that_share_a_store_can_be_many():
                  if kind == "HorizontalPodAutoscaler"]
     assert scaler["scaleTargetRef"]["kind"] == workload(found)["kind"] == "Deployment"
     assert "replicas" not in workload(found)["spec"]
-    assert settings_of(found)["store_nodes"] == scaler["maxReplicas"]
+    # A rollout starts a pod before an old one ends.
+    surge = workload(found)["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+    assert settings_of(found)["store_nodes"] == scaler["maxReplicas"] + surge
     budget = found["PodDisruptionBudget", "stint"]["spec"]
     assert 0 < budget["maxUnavailable"] < scaler["minReplicas"]
     selector = workload(found)["spec"]["selector"]
@@ -147,6 +149,37 @@ def test_pods_that_share_a_store_can_be_many():
     assert [each["labelSelector"] for each in spread] == [selector] * 2
     one = {kind for kind, _ in objects(render("server"))}
     assert one == {"ConfigMap", "NetworkPolicy", "Service", "StatefulSet"}
+
+
+@pytest.mark.parametrize("option, expected", [
+    ("maxUnavailable=2", {"maxUnavailable": 2}), ("minAvailable=2", {"minAvailable": 2}),
+    ("minAvailable=50%", {"minAvailable": "50%"})])
+def test_a_disruption_budget_has_one_bound(option, expected):
+    """The API refuses one with both."""
+    found = objects(render("shared-store", "--set", f"podDisruptionBudget.{option}"))
+    budget = found["PodDisruptionBudget", "stint"]["spec"]
+    bounds = {name: budget[name] for name in ("maxUnavailable", "minAvailable") if name in budget}
+    assert bounds == expected
+
+
+@pytest.mark.parametrize("value", ["", "fast"])
+def test_a_storage_class_may_be_none(value):
+    """The empty one asks for a volume that is there; without the field, the default makes one."""
+    def claim(*options):
+        return workload(objects(render("server", *options)))["spec"]["volumeClaimTemplates"][0]
+
+    assert claim("--set", f"state.storageClassName={value}")["spec"]["storageClassName"] == value
+    assert "storageClassName" not in claim()["spec"]
+
+
+def test_a_port_of_tls_is_not_shown_as_http_2():
+    """A mesh reads plain HTTP/2 of a port whose protocol is grpc."""
+    def protocols(*options):
+        service = objects(render("server", *options))["Service", "stint"]
+        return {port["name"]: port.get("appProtocol") for port in service["spec"]["ports"]}
+
+    assert protocols() == {"http": "http", "grpc": "grpc"}
+    assert protocols(*PRIVATE) == {"http": "http", "grpc": "https", "resp": None}
 
 
 def test_limits_may_be_in_memory():

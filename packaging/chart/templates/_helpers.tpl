@@ -80,7 +80,7 @@ resp: {{ .Values.resp.port }}
 {{- end }}
 {{- if .Values.store.secretName }}
 {{- $_ := merge $own (dict "store" (list "@/etc/stint/store/url") "ready_with_stores" false
-  "store_nodes" (include "stint.replicas" . | int)) }}
+  "store_nodes" (include "stint.replicas" . | add1)) }}{{/* a rollout has one more */}}
 {{- else if include "stint.hasState" . }}
 {{- $_ := set $own "state" "/var/lib/stint/limits" }}
 {{- end }}
