@@ -51,7 +51,7 @@ demo_gateway="$run python3 python3-pytest python3-venv"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
-# Compilers of peers are not installed: without one, its peers are listed as not had.
+# Compilers of peers are not installed: without one, its peers are listed as not measured.
 bench_peers="$bench_server protobuf-compiler gnuplot-nox python3-venv"
 dashboard="$run python3 redis-server redis-tools memcached prometheus"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"

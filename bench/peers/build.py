@@ -128,7 +128,7 @@ def make_all(say):
     for peer in peers.values():
         make(peer, say)
         if peer.missing:
-            say(f"{peer.name} {peer.version}: not had: {peer.missing}")
+            say(f"{peer.name} {peer.version}: not measured: {peer.missing}")
     return peers
 
 

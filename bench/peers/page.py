@@ -3,10 +3,13 @@
 
 What the text says of figures is computed from them; all else holds for any run.
 """
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+import result
 
 PLOTS = Path(__file__).resolve().parents[2] / "plots"
 NAMES = {"ns": "ns", "us": "µs", "B": "B"}
@@ -128,6 +131,8 @@ reading of a clock.
 
 def amount(value, unit):
     """Three digits are as many as these figures bear."""
+    if unit == "units":
+        return str(value)
     if unit == "us" and value < 100:
         return f"{value:.2f} µs" if value < 10 else f"{value:.1f} µs"
     return f"{value:,.0f} {NAMES.get(unit, unit)}" if value >= 10 else f"{value:.1f} {NAMES[unit]}"
@@ -139,6 +144,11 @@ def cost(one):
     if one["ratio"] is not None and one["peer"] != "stint":
         text += f", **{one['ratio']:.2f}** ({one['ratio_q1']:.2f}–{one['ratio_q3']:.2f})"
     return text + (f" {marks}" if marks else "")
+
+
+def kernel(where):
+    """Its version, without the name of a build."""
+    return "Linux " + ".".join(re.findall(r"\d+", where["kernel"])[:2])
 
 
 def heading(row):
@@ -231,8 +241,8 @@ def machine_text(results):
     where = results["machine"]
     yield "## Machine and versions"
     yield ""
-    yield f"{where['cpu']}, {where['cores']} cores, {where['memory_gb']} GB, Linux " \
-          f"{where['kernel']}, {where['libc']}, {where['compiler']}, {where['optimization']}, " \
+    yield f"{where['cpu']}, {where['cores']} cores, {where['memory_gb']} GB, " \
+          f"{kernel(where)}, {where['libc']}, {where['compiler']}, {where['optimization']}, " \
           f"huge pages {where['transparent_huge_pages']}, load average " \
           f"{where['load_average']:.1f} at the start, {where['date']}, commit {where['commit']}."
     yield ""
@@ -249,7 +259,7 @@ def peers_text(results):
     for peer in results["peers"]:
         name = f"[{peer['name']}]({peer['url']})" if peer["url"] else f"**{peer['name']}**"
         yield f"- {name}, {peer['version']}: " + (
-            f"not had: {peer['missing']}." if peer["missing"] else f"{peer['fastest']}.")
+            f"not measured: {peer['missing']}." if peer["missing"] else f"{peer['fastest']}.")
         yield from (f"  - built by `{command}`" for command in
                     ([] if peer["missing"] else peer["build"]))
     yield ""
@@ -323,6 +333,7 @@ PICTURES = [
 # ---- README ----
 
 
+ALGORITHMS = ("gcra", "window")
 KEPT_TIME = "of 1 ms"  # in the names of forms whose clock or time a thread advances
 SHORT = [  # title, row, whether of those forms or of the others
     ("keyed take, 1 M keys, uniform", "keyed-uniform-1", False),
@@ -336,30 +347,53 @@ SHORT = [  # title, row, whether of those forms or of the others
 ]
 
 
-def short_text(results):
-    """A table of a few lines between the marks of README."""
-    rows = results["rows"]
-    where = results["machine"]
-    yield f"{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, {where['date'][:10]}:"
-    yield ""
-    yield "| | stint | nearest peer |"
-    yield "|---|--:|---|"
+def by_algorithm(rows):
+    """Stint's first form of each algorithm."""
+    mine = [row for row in rows if row["peer"] == "stint"]
+    found = {name: [row for row in mine if name in row["form"]] for name in ALGORITHMS}
+    return [(name, forms[0]) for name, forms in found.items() if forms]
+
+
+def short_lines(title, rows, compare):
+    """A line for each algorithm, under one title."""
+    for i, (name, mine) in enumerate(by_algorithm(rows)):
+        yield f"|{' ' if i else f' {title} '}| `{name}` | {amount(mine['value'], mine['unit'])} " \
+              f"| {compare(mine)} |"
+
+
+def short_table(rows):
+    yield "| | algorithm | stint | nearest peer |"
+    yield "|---|---|--:|---|"
     for title, name, kept in SHORT:
         chosen = [row for row in rows
                   if row["row"] == name and (KEPT_TIME in row["form"]) == kept]
-        mine = [row for row in chosen if row["peer"] == "stint"][:1]
-        others = sorted((row for row in chosen if row["peer"] != "stint"
-                         and not row.get("floor")), key=lambda r: r["value"])
-        if mine and others:
-            best = others[0]
-            yield f"| {title} | {amount(mine[0]['value'], mine[0]['unit'])} | " \
-                  f"{best['peer']}, {best['form']}: {cost(best)} |"
+        others = [row for row in chosen if row["peer"] != "stint" and not row.get("floor")]
+        if others:
+            best = min(others, key=lambda row: row["value"])
+
+            def compare(mine, best=best):
+                ratio = result.of(None, None, None, None, best["values"], mine["values"])
+                ratios = {name: ratio[name] for name in ("ratio", "ratio_q1", "ratio_q3")}
+                return f"{best['peer']}, {best['form']}: {cost({**best, **ratios})}"
+            yield from short_lines(title, chosen, compare)
     strict = [row for row in rows if row["row"] == "strictness"]
     if strict:
-        mine = min(row["value"] for row in strict if row["peer"] == "stint")
         others = sorted({row["value"] for row in strict if row["peer"] != "stint"})
-        yield f"| most in any window, of a limit of {strict[0]['limit']} | {mine} | " \
-              f"{others[0]} to {others[-1]} |"
+        yield from short_lines(f"most in any window, of a limit of {strict[0]['limit']}", strict,
+                               lambda mine: f"{others[0]} to {others[-1]}")
+
+
+def short_text(results):
+    """A table of a few lines between the marks of README."""
+    where = results["machine"]
+    lines = list(short_table(results["rows"]))
+    yield f"{where['cpu']}, {where['cores']} cores, {kernel(where)}, {where['date'][:10]}:"
+    yield ""
+    yield from lines
+    if any("⚑" in line for line in lines):
+        yield ""
+        yield "⚑ is bound by the client: the rate is that of the load. The processor time of " \
+              "the server is not affected."
 
 
 def put_between(path, mark, text):
