@@ -29,12 +29,24 @@ REPLAY_REACH_MB_S = 150
 COLUMNS = ["what", "baseline", "baseline's", "measured", "unit", "ratio", "reach", "met"]
 
 
+def output(*command):
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return result.stdout.strip()
+
+
+def commit():
+    return output("git", "describe", "--always", "--dirty")
+
+
+def check_kept(path):
+    """Results in docs/ name a commit, so nothing else may be measured."""
+    if path.resolve().is_relative_to(ROOT.resolve() / "docs") and commit().endswith("-dirty"):
+        sys.exit(f"the checkout differs from its commit, which {path} would name; commit first, or "
+                 "write the results elsewhere")
+
+
 def machine(build):
     """What the figures depend on beside the code."""
-    def output(*command):
-        result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-        return result.stdout.strip()
-
     cpuinfo = Path("/proc/cpuinfo").read_text()
     model = [line.split(":", 1)[1].strip() for line in cpuinfo.splitlines()
              if line.startswith("model name")]
@@ -58,7 +70,7 @@ def machine(build):
         "transparent_huge_pages": huge.read_text().strip() if huge.exists() else "",
         "load_average": os.getloadavg()[0],
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": output("git", "describe", "--always", "--dirty"),
+        "commit": commit(),
     }
 
 
@@ -147,6 +159,8 @@ def main():
     parser.add_argument("--json", type=Path, help="where to write (BUILD/bench/results.json)")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
+    path = arguments.json or build / "bench/results.json"
+    check_kept(path)
     where = machine(build)
 
     rows = []
@@ -159,7 +173,6 @@ def main():
     print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, "
           f"{where['compiler']}, {where['optimization']}, {where['date']}\n")
     print_table(rows)
-    path = arguments.json or build / "bench/results.json"
     path.write_text(json.dumps({"machine": where, "quick": arguments.quick, "rows": rows},
                                indent=1) + "\n")
     missed = sum(row.get("met") is False for row in rows)

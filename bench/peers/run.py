@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-from run import machine  # noqa: E402  (the same data of the machine)
+from run import check_kept, machine  # noqa: E402  (the same data of the machine)
 import build  # noqa: E402
 import inprocess  # noqa: E402
 import page  # noqa: E402
@@ -76,6 +76,8 @@ def main():
     if arguments.page:
         results = json.loads(arguments.page.read_text())
     else:
+        if not (quick or arguments.only):
+            check_kept(ROOT / "docs/peers.md")
         scratch = Path(tempfile.mkdtemp(prefix="stint-peers-"))
         context = Context(folder, quick, arguments.turns or (QUICK_TURNS if quick else TURNS),
                           QUICK_SEEDS if quick else SEEDS, scratch)

@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
-from run import machine, print_table  # noqa: E402  (the same table and the same machine's data)
+from run import check_kept, machine, print_table  # noqa: E402  (the same table and machine)
 import grpc_rows  # noqa: E402
 import hostile  # noqa: E402
 import http_rows  # noqa: E402
@@ -184,6 +184,8 @@ def main():
         if shutil.which(tool) is None:
             sys.exit(f"{tool} is needed: tools/setup.sh bench-server installs it")
     build, quick = arguments.build.resolve(), arguments.quick
+    path = arguments.json or build / "bench/server.json"
+    check_kept(path)
     turns = 1 if quick else 5
     with tempfile.TemporaryDirectory(prefix="stint-bench-") as scratch:
         os.chmod(scratch, 0o755)  # nginx's worker is another user
@@ -215,7 +217,6 @@ def main():
     print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, "
           f"{where['compiler']}\n")
     print_table([dict({"ratio_q1": 0, "ratio_q3": 0}, **each) for each in rows])
-    path = arguments.json or build / "bench/server.json"
     path.write_text(json.dumps({"machine": where, "quick": quick, "rows": rows}, indent=1) + "\n")
     goals = [each["met"] for each in rows if "met" in each]
     print(f"\n{sum(goals)} of {len(goals)} goals met; JSON: {path}")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from run import machine, print_table  # noqa: E402  (its folder is named just above)
+from run import check_kept, machine, print_table  # noqa: E402  (its folder is named just above)
 import store_scripts  # noqa: E402
 from machinery import (KEYS, LOAD_CORE, SERVER_CORE, Servers, closed_loop,  # noqa: E402
                        free_port, judge, on_core, output, redis_benchmark, row)
@@ -315,6 +315,8 @@ def main():
         if shutil.which(tool) is None:
             sys.exit(f"{tool} is needed: tools/setup.sh bench-server installs it")
     build = arguments.build.resolve()
+    path = arguments.json or build / "bench/store.json"
+    check_kept(path)
     rows = []
     with tempfile.TemporaryDirectory(prefix="stint-bench-") as scratch:
         servers = Servers(build, Path(scratch))
@@ -333,7 +335,6 @@ def main():
     print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, "
           f"{where['compiler']}\n")
     print_table([dict({"ratio_q1": 0, "ratio_q3": 0}, **each) for each in rows])
-    path = arguments.json or build / "bench/store.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"machine": where, "quick": arguments.quick, "rows": rows},
                                indent=1) + "\n")

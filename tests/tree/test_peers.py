@@ -3,6 +3,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -10,11 +11,12 @@ import pytest
 
 from test_files import SOURCE
 
-sys.path[:0] = [str(SOURCE / "bench/peers"), str(SOURCE / "bench")]
+sys.path[:0] = [str(SOURCE / "bench"), str(SOURCE / "bench/peers")]
 import build  # noqa: E402
 import page  # noqa: E402
 import result  # noqa: E402
 import strictness  # noqa: E402
+import run  # noqa: E402
 import turns  # noqa: E402
 
 PEERS = build.tables()
@@ -89,12 +91,15 @@ def test_a_peer_that_cannot_be_had_leaves_the_others(tmp_path, monkeypatch):
 def test_the_page_names_what_stint_loses(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "picture", lambda *words: False)
     rows = [result.of("keyed-uniform-1", "stint", "gcra", "ns", [100.0], [100.0]),
-            result.of("keyed-uniform-1", "quick", "form", "ns", [50.0], [100.0]),
+            result.of("keyed-uniform-1", "stint", "window", "ns", [200.0], [100.0]),
+            result.of("keyed-uniform-1", "stint", "gcra, 32 keys in a call", "ns", [10.0], [100.0]),
+            result.of("keyed-uniform-1", "quick", "form", "ns", [50.0], [100.0], bound="client"),
+            result.most("stint", "gcra", 100, {"edge": 199}),
             result.most("stint", "window", 100, {"edge": 100}),
             result.most("quick", "form", 100, {"edge": 199})]
-    where = SimpleNamespace(cpu="", cores=2, memory_gb=1, kernel="", libc="", compiler="",
-                            optimization="", transparent_huge_pages="", load_average=0.0,
-                            date="2026-01-01", commit="", tools={})
+    where = SimpleNamespace(cpu="", cores=2, memory_gb=1, kernel="6.18.44-own-7", libc="",
+                            compiler="", optimization="", transparent_huge_pages="",
+                            load_average=0.0, date="2026-01-01", commit="", tools={})
     results = {"machine": vars(where), "quick": False, "turns": 1, "building_s": 0, "seconds": 0,
                "peers": [], "rows": rows}
     readme = tmp_path / "README.md"
@@ -105,7 +110,32 @@ def test_the_page_names_what_stint_loses(tmp_path, monkeypatch):
     assert "| quick | form | 199 | **199** |" in text
     short = readme.read_text()
     assert "old" not in short and short.startswith("a\n") and short.endswith("\nb\n")
-    assert "| 100 | 199 to 199 |" in short
+    # A speed is beside the algorithm that it is of, and so is what it admits.
+    title = "keyed take, 1 M keys, uniform"
+    assert f"| {title} | `gcra` | 100 ns | quick, form: 50 ns, **0.50**" in short
+    assert "| | `window` | 200 ns | quick, form: 50 ns, **0.25**" in short
+    assert "| most in any window, of a limit of 100 | `gcra` | 199 | 199 to 199 |" in short
+    assert "| | `window` | 100 | 199 to 199 |" in short
+    assert "10 ns" not in short and "\n⚑ is bound by the client" in short
+    assert "Linux 6.18," in short and "Linux 6.18," in text
+
+
+def test_results_that_are_kept_are_of_a_commit(tmp_path, monkeypatch):
+    def git(*words):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True, capture_output=True)
+
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    file = tmp_path / "file"
+    file.write_text("measured")
+    git("init", "-q")
+    git("add", "file")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first")
+    kept = tmp_path / "docs/bench/new.json"
+    run.check_kept(kept)
+    file.write_text("changed")
+    run.check_kept(tmp_path / "build/results.json")
+    with pytest.raises(SystemExit, match="differs from its commit"):
+        run.check_kept(kept)
 
 
 def test_what_turns_show():
