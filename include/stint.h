@@ -79,7 +79,7 @@ STINT_API const char *stint_version(void);
 /* ---- Quotas ---------------------------------------------------------------------------------- */
 
 enum stint_algorithm {
-    STINT_WINDOW = 1,      /* strict sliding window in 8 or 16 bytes; the default */
+    STINT_WINDOW = 1,      /* strict sliding window in 8, 16 or 32 bytes; the default */
     STINT_BUCKETS,         /* strict key cooldown with bounded memory */
     STINT_LOG,             /* strict and exact; memory grows with the limit */
     STINT_GCRA,            /* token bucket; at most burst + ceil(W/T) - 1 in any window */
@@ -249,7 +249,7 @@ enum stint_verb {
     STINT_TAKE = 0,
     STINT_TAKE_UPTO, /* grants min(cost, remaining) */
     STINT_PEEK,      /* the decision of a take; changes nothing */
-    STINT_CHARGE,    /* records units that were used already; never refused */
+    STINT_CHARGE,    /* records units that were used already, as stint_charge() */
     STINT_REFUND,    /* `at_ns`: when the units were granted */
     STINT_BOOK,      /* `at_ns`: the longest acceptable wait, in ns. gcra and log */
     STINT_UNBOOK,    /* cancels a booking; `at_ns`: when it was to start */
