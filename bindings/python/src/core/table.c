@@ -109,7 +109,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     return self;
 }
 
-/* A call without the interpreter's lock keeps the table open: the last such call closes it. */
+/* A call without the interpreter's lock keeps the table open: close() is refused meanwhile. */
 static void close_unused(struct table_object *self)
 {
     if (self->uses == 0) {

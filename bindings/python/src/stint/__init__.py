@@ -14,8 +14,8 @@ A quota is written as `[ALGORITHM] LIMIT/PERIOD [name=value …]`. The default a
 never admits more than LIMIT in any window of the period. `stint.explain(SPEC)` says what a quota
 guarantees.
 
-A decision takes under a microsecond and never waits: call it from a thread, a coroutine or a forked
-process alike.
+A decision takes under a microsecond and, on a state of up to 16 bytes, never waits: call it from a
+thread, a coroutine or a forked process alike.
 """
 
 from __future__ import annotations

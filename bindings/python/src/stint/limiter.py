@@ -127,7 +127,8 @@ class Limiter(_core.Limiter):
     states. Raises QuotaError for a quota that the table cannot keep, TableError when the table has
     too many different ones.
 
-    Any thread and process may use a limiter; it never waits, except in wait() and wait_async().
+    Any thread and process may use a limiter. It never waits, except in wait() and wait_async(), and
+    for a process that is stopped while it changes a state above 16 bytes: up to 10 ms.
     """
 
     __slots__ = ()
