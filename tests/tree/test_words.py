@@ -33,6 +33,8 @@ INSTEAD = {
 }
 ORDINARY = {"src/sim/workload/random.c": "Zipf's law"}
 
+SUFFIXES = {".c", ".h", ".md", ".scd", ".lua", ".proto", ".js", ".html", ".py", ".pyi", ".go",
+            ".yaml", ".conf", ".cfg", ".service", ".tpl", ""}
 TEST_NAME = re.compile(r"\btest_\w+|::\w+")
 WORD = re.compile(rf"(?<![a-zA-Z])({'|'.join(INSTEAD)})(?![a-zA-Z])", re.I)
 
@@ -41,12 +43,12 @@ def texts():
     """Records of decisions are history, and figures of old runs are data."""
     listing = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", "src", "include", "docs", "lua",
-         "bindings", "README.md", "CONTRIBUTING.md", "SECURITY.md"],
+         "bindings", "examples", "contrib", "packaging", "README.md", "NEWS.md", "CONTRIBUTING.md",
+         "SECURITY.md"],
         cwd=SOURCE, capture_output=True, text=True, check=True).stdout
     for name in listing.splitlines():
         path = SOURCE / name
-        is_text = path.suffix in {".c", ".h", ".md", ".scd", ".lua", ".proto", ".js", ".html"}
-        if is_text and path.is_file() and not name.startswith("docs/decisions/0"):
+        if path.suffix in SUFFIXES and path.is_file() and not name.startswith("docs/decisions/0"):
             yield name, path.read_text()
 
 
