@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import finish, fork
 
 import stint
 from stint.testing import Clock
@@ -162,6 +163,28 @@ def test_an_argument_that_closes_the_table(call: Callable[..., object], clock: C
     pool = stint.Pool(table, "pool", ["first"], quota="100/1m")
     with pytest.raises(stint.TableError, match="closed"):
         call(limiter, pool, Closing(table))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_child_closes_a_table_that_a_thread_of_its_parent_reads(clock: Clock) -> None:
+    table = stint.Table(keys=200_000, clock=clock)
+    has_begun, is_over = threading.Event(), threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            table.info()
+            has_begun.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        has_begun.wait()
+        for _ in range(20):
+            finish(fork(table.close))
+    finally:
+        is_over.set()
+        thread.join()
+    table.close()
 
 
 def test_info_while_other_threads_close(clock: Clock) -> None:

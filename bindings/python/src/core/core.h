@@ -146,7 +146,10 @@ void decision_counts_leave(struct core_state *state);
 
 /* A method of Table. */
 PyObject *decision_counts_read(PyObject *self, PyObject *unused);
-/* A function of the module: in a child after fork(), as what the parent counted is the parent's. */
+/*
+ * A function of the module, in a child after fork(): what the parent counted is the parent's, and
+ * threads that read a table are not there.
+ */
 PyObject *decision_counts_forget(PyObject *module, PyObject *unused);
 
 /* ---- counter.c ---- */

@@ -112,8 +112,10 @@ PyObject *decision_counts_forget(PyObject *module, PyObject *unused)
 {
     (void)unused;
     const struct core_state *state = PyModule_GetState(module);
-    for (struct table_object *table = state->tables; table != NULL; table = table->next)
+    for (struct table_object *table = state->tables; table != NULL; table = table->next) {
+        table->uses = 0;
         for (struct decision_counts *counts = table->counts; counts != NULL; counts = counts->next)
             memset(counts->by_outcome, 0, sizeof(counts->by_outcome));
+    }
     Py_RETURN_NONE;
 }
