@@ -586,6 +586,24 @@ int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stin
 
 /* ---- The decision of the request ------------------------------------------------------------- */
 
+bool evaluation_is_denied(const struct evaluation *evaluation, size_t except)
+{
+    assert(except == NO_TARGET || except < evaluation->n_targets);
+    size_t quota_modes_over = 0;
+    bool any_passes = false;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (i == except)
+            continue;
+        bool is_over = target->over && target_asks(target);
+        if (is_over && !target->is_quota_mode)
+            return true;
+        quota_modes_over += is_over;
+        any_passes = any_passes || (target->is_quota_mode && target_passes_in_quota_mode(target));
+    }
+    return quota_modes_over > 0 && !any_passes;
+}
+
 bool evaluation_would_be_denied(const struct evaluation *evaluation)
 {
     assert(evaluation_is_valid(evaluation));

@@ -344,8 +344,9 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
                 true;
         return answer->each[0];
     }
-    /* A candidate does not decide and needs no fallback. */
-    if (quota != target->quota)
+    /* What does not decide needs no fallback: a candidate, or a reset but for its error. */
+    bool is_reset = one->verb == REQUEST_RESET && target->on_error != RULE_STORE_ERROR_ERROR;
+    if (quota != target->quota || is_reset)
         return (struct stint_decision){.outcome = STINT_ALLOW, .granted = one->cost};
     fallback(evaluation, target, one->verb, answer->error);
     if (target->fallback == FALLBACK_LOCAL) {
@@ -358,15 +359,6 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
     return fell_back(target, one->verb, one->cost);
 }
 
-struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct target *target,
-                                         const struct stint_quota *quota,
-                                         const struct stint_ask *ask)
-{
-    assert(evaluation_is_valid(evaluation));
-    const struct evaluation_step step = {.target = target, .quota = quota};
-    return read_answer(evaluation, &step, ask, send(evaluation, &step, ask));
-}
-
 struct stint_counter evaluation_count(struct evaluation *evaluation, uint8_t verb, int64_t amount)
 {
     assert(verb == REQUEST_COUNT || verb == REQUEST_COUNT_RESET);
@@ -376,7 +368,9 @@ struct stint_counter evaluation_count(struct evaluation *evaluation, uint8_t ver
     if (verb == REQUEST_COUNT_RESET)
         ask.verb = REQUEST_RESET;
     evaluation->count = 0;
-    struct stint_decision decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
+    const struct evaluation_step step = {.target = target, .quota = target->quota};
+    const struct backend_answer *answer = send(evaluation, &step, &ask);
+    struct stint_decision decision = read_answer(evaluation, &step, &ask, answer);
     return (struct stint_counter){evaluation->count, decision.reset_after_ns};
 }
 
@@ -525,6 +519,30 @@ void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step 
     for (size_t i = 0; i < n && !evaluation_is_to_wait(evaluation); i++)
         if (steps[i].target->store != 0)
             end_step(evaluation, &steps[i], end);
+}
+
+static void end_look(struct evaluation *evaluation, const struct evaluation_step *step,
+                     const struct stint_decision *decision, bool is_over)
+{
+    assert(step->ask.verb == STINT_PEEK && step->ask.cost == 0);
+    (void)evaluation;
+    (void)is_over;
+    step->target->decision = *decision;
+    step->target->decision.outcome = STINT_ALLOW;
+    step->target->decision.retry_after_ns = 0;
+}
+
+void evaluation_look(struct evaluation *evaluation, struct target *const *targets, size_t n)
+{
+    assert(n <= TARGETS_MAX);
+    struct evaluation_step steps[TARGETS_MAX];
+    for (size_t i = 0; i < n; i++) {
+        assert(targets[i]->part != TARGET_FREE);
+        steps[i] = (struct evaluation_step){.target = targets[i],
+                                            .quota = targets[i]->quota,
+                                            .ask = ask_of(evaluation, STINT_PEEK, 0)};
+    }
+    evaluation_run_steps(evaluation, steps, n, end_look);
 }
 
 /* ---- The records of a ticket ----------------------------------------------------------------- */

@@ -1,37 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verbs. The live targets, all or nothing: what denies, rounds over the table and the stores;
+ * The verbs that decide. The live targets, all or nothing: rounds over the table and the stores;
  * then the limits beside them that are not enforced.
  */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
-#include "rules/ban.h"
 
 #include <assert.h>
 
-#define NO_TARGET SIZE_MAX
-
-/* ---- What denies ----------------------------------------------------------------------------- */
-
-/* Whether the live targets, as decided, deny the request; one may be left out. */
-static bool is_denied(const struct evaluation *evaluation, size_t except)
-{
-    assert(except == NO_TARGET || except < evaluation->n_targets);
-    size_t quota_modes_over = 0;
-    bool any_passes = false;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        if (i == except)
-            continue;
-        bool is_over = target->over && target_asks(target);
-        if (is_over && !target->is_quota_mode)
-            return true;
-        quota_modes_over += is_over;
-        any_passes = any_passes || (target->is_quota_mode && target_passes_in_quota_mode(target));
-    }
-    return quota_modes_over > 0 && !any_passes;
-}
+/* ---- Quota mode ------------------------------------------------------------------------------ */
 
 /* Excludes targets in quota_mode that are over; false if there were none. */
 static bool exclude(struct evaluation *evaluation)
@@ -139,59 +117,6 @@ static void hand_out(struct evaluation *evaluation, bool is_taken)
     }
 }
 
-/* The numbers of a target with no request: neither debt nor a booking denies it. */
-static struct stint_decision stands(struct evaluation *evaluation, struct target *target)
-{
-    assert(target->part != TARGET_FREE);
-    const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = STINT_PEEK};
-    struct stint_decision decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
-    decision.outcome = STINT_ALLOW;
-    decision.retry_after_ns = 0;
-    return decision;
-}
-
-/* Those that distinguish units of different times. */
-static bool keeps_times(const struct stint_quota *quota)
-{
-    return quota != NULL && (quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS);
-}
-
-/* The latest time at which a state in the table was charged, or now. */
-static uint64_t latest_entered(const struct evaluation *evaluation)
-{
-    const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = STINT_PEEK};
-    uint64_t latest_ns = evaluation->now_ns;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        struct undo undo;
-        if (target->part == TARGET_FREE || target->store != 0 || !keeps_times(target->quota))
-            continue;
-        table_ask(evaluation->table, target->quota, target->key.ptr, target->key.len, &ask, &undo,
-                  NULL);
-        latest_ns = max_u64(latest_ns, undo.entered_ns);
-    }
-    return latest_ns;
-}
-
-/*
- * For verbs that charge several states and return one time: moves on to the latest time at which
- * any of these states was charged. A log then has units at exactly that time.
- */
-static void go_on(struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation));
-    bool is_new;
-    union pending_result space, *note;
-    if (!evaluation_asks(evaluation, false))
-        return;
-    note = evaluation_note(evaluation, PENDING_CLOCK, 1, &space, &is_new);
-    if (note == NULL)
-        return;
-    if (is_new)
-        note->clock_ns = latest_entered(evaluation);
-    evaluation->now_ns = evaluation->at_ns = note->clock_ns;
-}
-
 /* Of a key and a quota as stint_take() accepts them, and no key is blocked. */
 static bool may_hash(const struct evaluation *evaluation, const struct stint_item *item)
 {
@@ -206,7 +131,7 @@ static void take_one(struct evaluation *evaluation)
     assert(evaluation->n_items == 1);
     const struct stint_item *item = &evaluation->items[0];
     struct target *target = &evaluation->targets[evaluation->target_of[0]];
-    if (evaluation->n_targets == 1 && keeps_times(item->quota)) {
+    if (evaluation->n_targets == 1 && quota_keeps_times(item->quota)) {
         const struct stint_ask ask = {
             .now_ns = evaluation->now_ns, .cost = item->cost, .verb = STINT_TAKE};
         struct undo undo;
@@ -344,14 +269,14 @@ static bool ask_live(struct evaluation *evaluation, bool charges)
     ask_hits(evaluation, charges);
     if (evaluation_is_to_wait(evaluation))
         return true;
-    bool denied = is_denied(evaluation, NO_TARGET);
+    bool denied = evaluation_is_denied(evaluation, NO_TARGET);
     if (!denied)
         exclude(evaluation); /* else the others would be evaluated, and charged, twice */
     for (;;) {
         take_round(evaluation, charges && !denied);
         if (evaluation_is_to_wait(evaluation))
             return true;
-        denied = is_denied(evaluation, NO_TARGET);
+        denied = evaluation_is_denied(evaluation, NO_TARGET);
         if (denied || !exclude(evaluation))
             return denied;
     }
@@ -439,12 +364,12 @@ static uint32_t upto_live(struct evaluation *evaluation, uint32_t most)
 {
     assert(evaluation_is_valid(evaluation) && most > 0);
     evaluation_find_blocks(evaluation, STINT_TAKE_UPTO, 0);
-    while (!is_denied(evaluation, NO_TARGET)) {
+    while (!evaluation_is_denied(evaluation, NO_TARGET)) {
         uint32_t granted = upto_round(evaluation, most);
         assert(granted <= most);
         if (granted > 0 || evaluation_is_to_wait(evaluation))
             return granted;
-        if (is_denied(evaluation, NO_TARGET) || !exclude(evaluation))
+        if (evaluation_is_denied(evaluation, NO_TARGET) || !exclude(evaluation))
             break;
     }
     return 0;
@@ -488,8 +413,8 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
     if (target->part == TARGET_FREE || target->is_refund || (!is_shadow && candidate == NULL))
         return 0;
     bool was_charged = evaluation->has_charged && target->store != evaluation->ticket_store;
-    bool is_refused =
-        target->banned || was_charged || is_denied(evaluation, is_shadow ? NO_TARGET : at);
+    bool is_refused = target->banned || was_charged ||
+                      evaluation_is_denied(evaluation, is_shadow ? NO_TARGET : at);
     const struct evaluation_step step = {
         .target = target,
         .quota = target->quota,
@@ -528,11 +453,16 @@ static void ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t mo
 /* For a refused request, the targets that had capacity: their numbers, as nothing was taken. */
 static void count_denial(struct evaluation *evaluation)
 {
+    struct target *free[TARGETS_MAX];
+    size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
         if (target_asks(target) && !target->over && !target->is_settled)
-            target->decision = stands(evaluation, target);
+            free[n++] = target;
     }
+    evaluation_look(evaluation, free, n);
+    if (evaluation_is_to_wait(evaluation))
+        return;
     if (evaluation->retry_until_ns > 0) {
         struct stint_decision sum = evaluation_sum(evaluation, true);
         if (evaluation_retries(evaluation, &sum))
@@ -546,7 +476,8 @@ static struct stint_decision end(struct evaluation *evaluation, bool denied, uin
 {
     if (denied)
         count_denial(evaluation);
-    ask_shadows(evaluation, verb, most);
+    if (!evaluation_is_to_wait(evaluation))
+        ask_shadows(evaluation, verb, most);
     return evaluation_sum(evaluation, denied);
 }
 
@@ -559,24 +490,6 @@ static struct stint_decision refuse(struct evaluation *evaluation)
 
 /* ---- take and peek --------------------------------------------------------------------------- */
 
-/* Units that come back with a request that is allowed. */
-static void ask_refunds(struct evaluation *evaluation, bool charges)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        if (!target->is_refund || target->part == TARGET_FREE)
-            continue;
-        struct stint_ask ask = {.now_ns = evaluation->now_ns,
-                                .at_ns = STINT_NEVER_NS,
-                                .cost = target->cost,
-                                .verb = STINT_REFUND};
-        target->decision = charges ? evaluation_ask_one(evaluation, target, target->quota, &ask)
-                                   : stands(evaluation, target);
-        if (charges && target_candidate(target) != NULL)
-            evaluation_ask_one(evaluation, target, target_candidate(target), &ask);
-    }
-}
-
 static struct stint_decision take(struct evaluation *evaluation, bool charges)
 {
     bool denied = ask_live(evaluation, charges);
@@ -585,8 +498,10 @@ static struct stint_decision take(struct evaluation *evaluation, bool charges)
     if (denied && charges)
         count_denial(evaluation);
     charges = charges && !evaluation->is_replayed;
-    ask_shadows(evaluation, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
-    ask_refunds(evaluation, charges && !denied);
+    if (!evaluation_is_to_wait(evaluation))
+        ask_shadows(evaluation, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
+    if (!evaluation_is_to_wait(evaluation))
+        evaluation_ask_refunds(evaluation, charges && !denied);
     return evaluation_sum(evaluation, denied);
 }
 
@@ -594,7 +509,7 @@ struct stint_decision evaluation_take(struct evaluation *evaluation)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     if (evaluation->n_targets > 1)
-        go_on(evaluation);
+        evaluation_go_on(evaluation);
     return take(evaluation, true);
 }
 
@@ -623,83 +538,13 @@ struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
         evaluation->targets[i].cost = 0; /* the least is granted: nothing from any */
     if (most == 0)
         return evaluation_peek(evaluation);
-    go_on(evaluation);
+    evaluation_go_on(evaluation);
     uint32_t granted = upto_live(evaluation, most);
     if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
-    return end(evaluation, is_denied(evaluation, NO_TARGET),
+    return end(evaluation, evaluation_is_denied(evaluation, NO_TARGET),
                evaluation->is_replayed ? STINT_PEEK : STINT_TAKE_UPTO,
                granted > 0 ? granted : most);
-}
-
-/* ---- charge and refund ----------------------------------------------------------------------- */
-
-static void end_move(struct evaluation *evaluation, const struct evaluation_step *step,
-                     const struct stint_decision *decision, bool is_over)
-{
-    assert(step->target->part != TARGET_FREE);
-    (void)evaluation;
-    (void)is_over;
-    if (step->quota == step->target->quota)
-        step->target->decision = *decision;
-}
-
-/* A descriptor that gives its hits back does so whatever verb the others have. */
-static struct stint_ask move_of(const struct evaluation *evaluation, const struct target *target,
-                                uint8_t verb, uint64_t at_ns)
-{
-    return (struct stint_ask){.now_ns = evaluation->now_ns,
-                              .at_ns = target->is_refund ? STINT_NEVER_NS : at_ns,
-                              .cost = target->cost,
-                              .verb = target->is_refund ? STINT_REFUND : verb};
-}
-
-/*
- * Moves units of every quota, the shadows' too; returns the least that any live one moved. Those of
- * the table move first: also where no store ever answers.
- */
-static struct stint_decision move_all(struct evaluation *evaluation, uint8_t verb, uint64_t at_ns)
-{
-    uint32_t least = UINT32_MAX;
-    struct evaluation_step steps[2 * TARGETS_MAX];
-    size_t n = 0;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        struct evaluation_step step = {.target = target,
-                                       .quota = target->quota,
-                                       .ask = move_of(evaluation, target, verb, at_ns)};
-        if (target->part == TARGET_FREE)
-            continue;
-        steps[n++] = step;
-        step.quota = target_candidate(target);
-        if (step.quota != NULL)
-            steps[n++] = step;
-    }
-    evaluation_run_steps(evaluation, steps, n, end_move);
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        if (target->part == TARGET_FREE)
-            continue;
-        target->over = target->decision.outcome != STINT_ALLOW && target->part == TARGET_LIVE;
-        if (target->part == TARGET_LIVE)
-            least = (uint32_t)min_u64(least, target->decision.granted);
-    }
-    struct stint_decision sum = evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
-    sum.granted = (uint32_t)min_u64(least, sum.granted);
-    return sum;
-}
-
-struct stint_decision evaluation_charge(struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
-    go_on(evaluation);
-    return move_all(evaluation, STINT_CHARGE, 0);
-}
-
-struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t granted_at_ns)
-{
-    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
-    return move_all(evaluation, STINT_REFUND, granted_at_ns);
 }
 
 /* ---- reserve and book ------------------------------------------------------------------------ */
@@ -715,7 +560,7 @@ static void hand_out_one(struct evaluation *evaluation, struct stint_decision *d
         if (is_allowed || target->over)
             target->decision = *decision;
         if (is_allowed && evaluation->n_items > 1) {
-            target->decision = stands(evaluation, target);
+            evaluation_look(evaluation, &target, 1);
             target->decision.retry_after_ns = decision->retry_after_ns; /* until a booking starts */
         }
         target->decision.granted = is_allowed ? target->cost : 0;
@@ -738,7 +583,7 @@ static bool may_charge(struct evaluation *evaluation)
         ask_live(evaluation, false);
     else
         evaluation_find_blocks(evaluation, STINT_TAKE, 0);
-    return !is_denied(evaluation, NO_TARGET);
+    return !evaluation_is_denied(evaluation, NO_TARGET);
 }
 
 /* The collected targets, to be issued together with the charges of shadows and candidates. */
@@ -779,7 +624,7 @@ static struct stint_decision reserve_in_table(struct evaluation *evaluation, uin
     if (*has_ticket)
         *ticket =
             reservation_issue(&reservation, evaluation->table, lifetime_ns, evaluation->now_ns);
-    return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+    return evaluation_sum(evaluation, evaluation_is_denied(evaluation, NO_TARGET));
 }
 
 /* A fallback gives no tickets: the store has granted something. */
@@ -817,8 +662,8 @@ static struct stint_decision book_in_table(struct evaluation *evaluation, uint64
                                            struct stint_ticket *ticket, bool *has_ticket)
 {
     evaluation_find_blocks(evaluation, STINT_BOOK, max_wait_ns);
-    if (is_denied(evaluation, NO_TARGET) || !gather(evaluation))
-        return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+    if (evaluation_is_denied(evaluation, NO_TARGET) || !gather(evaluation))
+        return evaluation_sum(evaluation, evaluation_is_denied(evaluation, NO_TARGET));
     struct stint_decision decision =
         stint_book(evaluation->table, evaluation->items, evaluation->n_items, max_wait_ns,
                    evaluation->now_ns, ticket);
@@ -827,28 +672,39 @@ static struct stint_decision book_in_table(struct evaluation *evaluation, uint64
     return decision;
 }
 
+static void end_book(struct evaluation *evaluation, const struct evaluation_step *step,
+                     const struct stint_decision *decision, bool is_over)
+{
+    assert(target_takes(step->target));
+    (void)evaluation;
+    step->target->decision = *decision;
+    step->target->over = is_over;
+}
+
 static struct stint_decision book_in_store(struct evaluation *evaluation, uint64_t max_wait_ns,
                                            bool *has_ticket)
 {
+    struct evaluation_step steps[TARGETS_MAX];
+    size_t n = 0;
     assert(evaluation->pending != NULL);
     if (!evaluation_begin_ticket(evaluation, true, 0))
         return decision_unlimited(0);
     evaluation_find_blocks(evaluation, STINT_BOOK, max_wait_ns);
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
-        const struct stint_ask ask = {.now_ns = evaluation->now_ns,
-                                      .at_ns = max_wait_ns,
-                                      .cost = target->cost,
-                                      .verb = STINT_BOOK};
-        if (!target_takes(target))
-            continue;
-        target->decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
-        target->over = target->decision.outcome != STINT_ALLOW;
+        if (target_takes(target))
+            steps[n++] = (struct evaluation_step){.target = target,
+                                                  .quota = target->quota,
+                                                  .ask = {.now_ns = evaluation->now_ns,
+                                                          .at_ns = max_wait_ns,
+                                                          .cost = target->cost,
+                                                          .verb = STINT_BOOK}};
     }
+    evaluation_run_steps(evaluation, steps, n, end_book);
     if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
     *has_ticket = any_ticket(evaluation);
-    return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+    return evaluation_sum(evaluation, evaluation_is_denied(evaluation, NO_TARGET));
 }
 
 /* The ticket is kept in the ring of the table, or in the store of the deciding states. */
@@ -869,31 +725,4 @@ struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t ma
     *has_ticket = false;
     return evaluation->pending != NULL ? book_in_store(evaluation, max_wait_ns, has_ticket)
                                        : book_in_table(evaluation, max_wait_ns, ticket, has_ticket);
-}
-
-/* ---- block and reset ------------------------------------------------------------------------- */
-
-static void forget(struct evaluation *evaluation, struct target *target,
-                   const struct stint_quota *quota)
-{
-    const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = REQUEST_RESET};
-    assert(target->part != TARGET_FREE && quota != NULL);
-    if (target->store != 0)
-        evaluation_ask_one(evaluation, target, quota, &ask);
-    stint_reset(evaluation->table, quota, target->key.ptr, target->key.len, evaluation->now_ns);
-}
-
-void evaluation_reset(struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation));
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        if (target->part == TARGET_FREE)
-            continue;
-        forget(evaluation, target, target->quota);
-        if (target_candidate(target) != NULL)
-            forget(evaluation, target, target_candidate(target));
-        if (target_has_ban(target))
-            ban_lift(evaluation->table, target->rule, target->key, evaluation->now_ns);
-    }
 }

@@ -2,7 +2,8 @@
 /*
  * What the files of an evaluation share. Each file uses those before it: evaluation_ask.c asks the
  * table and the stores; evaluation_blocks.c denies by blocks and bans; evaluation.c fills;
- * evaluation_ticket.c has the tickets of stores; evaluation_live.c has the verbs.
+ * evaluation_ticket.c has the tickets of stores; evaluation_move.c has the verbs that move units;
+ * evaluation_live.c has those that decide.
  */
 #ifndef STINT_DECIDE_EVALUATION_PARTS_H
 #define STINT_DECIDE_EVALUATION_PARTS_H
@@ -70,6 +71,12 @@ static inline const struct stint_quota *target_candidate(const struct target *ta
     return target->rule != NULL && target->rule->has_shadow ? &target->rule->shadow : NULL;
 }
 
+/* Those that distinguish units of different times. */
+static inline bool quota_keeps_times(const struct stint_quota *quota)
+{
+    return quota != NULL && (quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS);
+}
+
 /* Units of a target that stay charged if its reservation is never settled. */
 static inline uint32_t evaluation_kept(const struct evaluation *evaluation,
                                        const struct target *target)
@@ -104,11 +111,10 @@ static inline bool evaluation_gives_back(const struct evaluation *evaluation)
 /* ---- evaluation_ask.c --------------------------------------------------------------------------
  */
 
-/* One request under a quota on a target's key, wherever its states are. */
-struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct target *target,
-                                         const struct stint_quota *quota,
-                                         const struct stint_ask *ask);
-/* The same, in the table; done once, however often the evaluation runs. */
+/*
+ * One request under a quota on a target's key in the table; done once, however often the
+ * evaluation runs.
+ */
 struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
                                            const struct target *target,
                                            const struct stint_quota *quota,
@@ -133,6 +139,8 @@ typedef void evaluation_step_end(struct evaluation *evaluation, const struct eva
  */
 void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step *steps, size_t n,
                           evaluation_step_end *end);
+/* The numbers of targets with no request: neither debt nor a booking denies them. */
+void evaluation_look(struct evaluation *evaluation, struct target *const *targets, size_t n);
 
 /* The live targets of one store that take, all or nothing: its answer in this evaluation. */
 struct evaluation_group {
@@ -171,8 +179,21 @@ void evaluation_count_denials(struct evaluation *evaluation);
 
 /* ---- evaluation.c ---- */
 
+/* Whether the live targets, as decided, deny the request; one may be left out. */
+#define NO_TARGET SIZE_MAX
+bool evaluation_is_denied(const struct evaluation *evaluation, size_t except);
 /* The decision of the request from those of its targets. */
 struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied);
+
+/* ---- evaluation_move.c ---- */
+
+/*
+ * For verbs that charge several states and return one time: moves on to the latest time at which
+ * any of these states was charged. A log then has units at exactly that time.
+ */
+void evaluation_go_on(struct evaluation *evaluation);
+/* Units that come back with a request that is allowed; else only their numbers. */
+void evaluation_ask_refunds(struct evaluation *evaluation, bool charges);
 
 /* ---- evaluation_ticket.c ------------------------------------------------------------------------
  */

@@ -515,6 +515,10 @@ TEST(test_a_share_gives_back_what_it_granted)
         assert_int_equal(shared.s.reply.decision.granted, i == 1);
         assert_int_equal(shared.s.reply.decision.remaining, left[i]);
     }
+    struct request *request = descriptors_of(&asked, "share=1");
+    request->verb = REQUEST_RESET; /* decides nothing, and so needs no share */
+    ask_until_answered(request);
+    assert_int_equal(shared.s.reply.error, REPLY_DECIDED);
 }
 
 /* Also where it is asked for another store between two runs, and others have asked meanwhile. */
@@ -558,6 +562,60 @@ TEST(test_a_share_stays_what_it_was_for_all_of_a_request)
     assert_int_equal(shared.s.reply.statuses[0].decision.limit, 3);
     assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 2);
     fake_store_end(&blue);
+}
+
+/* Asked again for as long as it waits; all that it asks the store fails. */
+static const struct reply *failed_late(const struct request *request)
+{
+    struct request again = *request;
+    while (ask(&shared.s, &again)->error == REPLY_WAITS) {
+        again.pending = shared.s.reply.pending;
+        assert_true(fake_waiting(&shared.fake) > 0);
+        for (size_t i = 0; i < shared.fake.n_asks; i++)
+            if (shared.fake.asks[i].op != NULL)
+                fake_fail(&shared.fake, i, shared.s.now_ns);
+    }
+    return &shared.s.reply;
+}
+
+/* A fallback that is noted between two asks would be taken for the answer to the second. */
+TEST(test_several_asks_that_fail_late_are_each_answered_for)
+{
+    static const uint8_t verbs[] = {REQUEST_RESET, REQUEST_REFUND, REQUEST_CHARGE, REQUEST_PEEK};
+    struct asked asked;
+    for (size_t i = 0; i < N(verbs); i++) {
+        struct request *request = descriptors_of(&asked, "share=1; share=2");
+        request->verb = verbs[i];
+        assert_int_equal(failed_late(request)->error, REPLY_DECIDED);
+        assert_string_equal(shared.s.reply.message, "");
+    }
+}
+
+TEST(test_a_denial_that_fails_late_is_answered_for)
+{
+    struct asked asked;
+    for (unsigned i = 0; i < 3; i++)
+        decided("here=1");
+    struct request request = *descriptors_of(&asked, "here=1; share=1; share=2; try=1");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    request.pending = shared.s.reply.pending;
+    assert_int_equal(failed_late(&request)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
+    assert_int_equal(shared.s.reply.decision.binding, 0);
+}
+
+TEST(test_hits_that_come_back_and_fail_late_are_answered_for)
+{
+    struct asked asked;
+    struct request request = *descriptors_of(&asked, "here=1; share=1; share=2");
+    request.has_envoy_hits = true;
+    for (size_t i = 1; i < 3; i++) {
+        asked.descriptors[i].has_hits = asked.descriptors[i].is_refund = true;
+        asked.descriptors[i].hits = 1;
+    }
+    assert_int_equal(failed_late(&request)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
 }
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
