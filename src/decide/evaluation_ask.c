@@ -84,9 +84,9 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
     asked->is_ahead = evaluation->is_ahead;
     const struct backend_answer *answer =
         pending_ask(evaluation->pending, store_at(evaluation, store), asked);
-    if (evaluation->pending->is_lost) {
+    if (evaluation->pending->loss != NULL) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "no memory for a store request";
+        evaluation->fault_message = evaluation->pending->loss;
         return NULL;
     }
     if (answer == NULL) {

@@ -115,7 +115,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
 
 /*
  * The next record of this run: a new one in the first run, later that of the run before, which has
- * the same inputs and results, and so the same order. NULL without memory: the request is lost.
+ * the same inputs and results, and so the same order. NULL: the request is lost.
  */
 static struct pending_record *next_record(struct pending *pending, enum pending_kind kind, size_t n,
                                           bool *is_new)
@@ -124,10 +124,13 @@ static struct pending_record *next_record(struct pending *pending, enum pending_
     struct pending_requests *home = pending->home;
     struct pending_record *record = pending->next;
     *is_new = record == NULL;
-    if (pending->is_lost)
+    if (pending->loss != NULL)
         return NULL;
     if (record != NULL) {
-        assert(record->kind == kind && record->n == n);
+        if (record->kind != kind || record->n != n) {
+            pending->loss = "internal error: a request was evaluated in two ways";
+            return NULL;
+        }
         pending->next = record->next;
         return record;
     }
@@ -136,9 +139,10 @@ static struct pending_record *next_record(struct pending *pending, enum pending_
         home->free_records = record->next;
     else
         record = malloc(sizeof(*record));
-    pending->is_lost = record == NULL;
-    if (pending->is_lost)
+    if (record == NULL) {
+        pending->loss = PENDING_NO_MEMORY;
         return NULL;
+    }
     *record = (struct pending_record){.home = pending, .kind = (uint8_t)kind, .n = n};
     *(pending->last != NULL ? &pending->last->next : &pending->first) = record;
     pending->last = record;
@@ -150,9 +154,10 @@ static void send(struct pending *pending, struct pending_record *record, struct 
 {
     assert(store->ops != NULL && record->store == NULL);
     record->each = asked->n_items > 1 ? calloc(asked->n_items, sizeof(*record->each)) : NULL;
-    pending->is_lost = asked->n_items > 1 && record->each == NULL;
-    if (pending->is_lost)
+    if (asked->n_items > 1 && record->each == NULL) {
+        pending->loss = PENDING_NO_MEMORY;
         return;
+    }
     record->op = (struct backend_op){
         .answered = take_answer,
         .arg = record,
@@ -195,7 +200,8 @@ union pending_result *pending_note(struct pending *pending, enum pending_kind ki
         return NULL;
     if (*is_new)
         record->results = n > 1 ? calloc(n, sizeof(*record->results)) : &record->one;
-    pending->is_lost = record->results == NULL;
+    if (record->results == NULL)
+        pending->loss = PENDING_NO_MEMORY;
     return record->results;
 }
 

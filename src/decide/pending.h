@@ -54,6 +54,8 @@ union pending_result {
 /* Results of the first run on blocked keys. */
 enum pending_blocks { PENDING_BLOCKS_UNKNOWN = 0, PENDING_BLOCKS_NONE, PENDING_BLOCKS_NOTED };
 
+#define PENDING_NO_MEMORY "no memory for a store request"
+
 struct trace_span; /* service/traces.h */
 
 struct pending {
@@ -75,8 +77,8 @@ struct pending {
     struct trace_span *span;    /* of its request, while it waits. The same. NULL: none */
     uint8_t id[BACKEND_ID_LEN]; /* of the ticket that it makes, where the request has none */
     bool has_asked, has_id;
-    uint8_t blocks; /* enum pending_blocks */
-    bool is_lost;   /* no memory */
+    uint8_t blocks;   /* enum pending_blocks */
+    const char *loss; /* why it is lost: its evaluation cannot go on. NULL: it is not */
     /* Called once nothing is waited for; it may run the evaluation again. NULL: no callback. */
     void (*done)(void *arg, uint64_t now_ns);
     void *arg;
@@ -97,7 +99,7 @@ void pending_rewind(struct pending *pending);
 /*
  * The next store request of this run: the answer, or NULL where it is missing, or where the request
  * could not be sent and the pending request is lost. In the first run the request goes to the
- * store; later it has to be the same.
+ * store; later it has to be the same, or the pending request is lost.
  */
 const struct backend_answer *pending_ask(struct pending *pending, struct backend *store,
                                          struct backend_request *ask);

@@ -500,7 +500,7 @@ static void keep_inputs(struct service *service, struct reply *reply)
         return;
     service_drop(service, reply->pending);
     reply->pending = NULL;
-    service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");
+    service_refuse_as(reply, REPLY_UNAVAILABLE, PENDING_NO_MEMORY);
 }
 
 static void answer_targets(struct service *service, const struct request *request, uint64_t now_ns,

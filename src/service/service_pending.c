@@ -179,7 +179,7 @@ bool service_begin_pending(struct service *service, const struct request *reques
             pending_new(&service->pending_requests, evaluation->now_ns, service->stores.timeout_ns);
     if (pending == NULL || !add_id(service, request, pending)) {
         service_drop(service, pending);
-        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");
+        service_refuse_as(reply, REPLY_UNAVAILABLE, PENDING_NO_MEMORY);
         return false;
     }
     pending_rewind(pending);
@@ -219,9 +219,9 @@ bool service_end_pending(struct service *service, struct reply *reply)
         return true;
     if (evaluation->is_ahead && !evaluation->is_waiting)
         evaluation->is_waiting = evaluation->is_too_early = true; /* no store request was sent */
-    if (pending->is_lost && evaluation->fault == 0) {
+    if (pending->loss != NULL && evaluation->fault == 0) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "no memory for a store request";
+        evaluation->fault_message = pending->loss;
     }
     if (evaluation->fault == 0 && evaluation->is_waiting && !evaluation->is_too_early) {
         begin_wait(service, pending, reply);

@@ -618,6 +618,27 @@ TEST(test_hits_that_come_back_and_fail_late_are_answered_for)
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
 }
 
+/* A result must not be read as one of another kind, or as more of them. */
+TEST(test_a_run_that_differs_from_the_first_loses_its_request)
+{
+    struct pending_requests home = {.free_records = NULL};
+    static const struct {
+        enum pending_kind kind;
+        size_t n;
+    } others[] = {{PENDING_BAN, 3}, {PENDING_BAN, 1}, {PENDING_CLOCK, 4}, {PENDING_CLOCK, 2}};
+    for (size_t i = 0; i < N(others); i++) {
+        bool is_new;
+        struct pending *pending = pending_new(&home, S, S);
+        assert_non_null(pending_note(pending, PENDING_CLOCK, 3, &is_new));
+        pending_rewind(pending);
+        assert_null(pending_note(pending, others[i].kind, others[i].n, &is_new));
+        assert_non_null(pending->loss);
+        assert_null(pending_note(pending, PENDING_CLOCK, 3, &is_new));
+        pending_free(pending);
+    }
+    pending_requests_deinit(&home);
+}
+
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
 
 static struct request throttle_request(const char *key)
