@@ -711,13 +711,13 @@ void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t
     assert(evaluation->stores->n_stores <= EVALUATION_STORES_MAX);
     size_t n_stores = evaluation->stores->n_stores;
     memset(groups, 0, n_stores * sizeof(*groups));
-    for (int refusing = evaluation->id != NULL; refusing >= 0; refusing--) {
+    for (int refusing = evaluation->id != NULL; refusing >= 0 && !evaluation_is_to_wait(evaluation);
+         refusing--)
         for (size_t store = 1; store <= n_stores; store++)
             if (evaluation->id == NULL || refuses_id(evaluation, store) == (refusing == 1))
                 ask_group(evaluation, store, verb, most, &groups[store - 1]);
-        if (evaluation_is_to_wait(evaluation))
-            return;
-    }
+    if (evaluation->is_waiting)
+        return;
     for (size_t store = 1; store <= n_stores; store++)
         settle_group(evaluation, store, verb, &groups[store - 1]);
 }

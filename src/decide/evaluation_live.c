@@ -221,8 +221,11 @@ static uint32_t run_gathered(struct evaluation *evaluation, bool charges, uint32
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
 
-static bool anyone_is_over(const struct evaluation *evaluation)
+/* Whether what was granted has to go back: a target is over, or a store has no decision. */
+static bool is_refused(const struct evaluation *evaluation)
 {
+    if (evaluation->fault != 0)
+        return true;
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].over && target_takes(&evaluation->targets[i]))
             return true;
@@ -241,17 +244,17 @@ static void take_round(struct evaluation *evaluation, bool charges)
     if (is_shared) {
         if (gather(evaluation)) {
             run_gathered(evaluation, false, 0);
-            charges = charges && !anyone_is_over(evaluation);
+            charges = charges && !is_refused(evaluation);
         }
         evaluation_ask_groups(evaluation, charges ? REQUEST_TAKE : REQUEST_PEEK, UINT32_MAX,
                               groups);
-        if (evaluation_is_to_wait(evaluation))
+        if (evaluation->is_waiting)
             return;
-        denied = anyone_is_over(evaluation);
+        denied = is_refused(evaluation);
     }
     if (gather(evaluation)) { /* with those whose fallback is local */
         run_gathered(evaluation, charges && !denied, 0);
-        denied = is_shared && anyone_is_over(evaluation);
+        denied = is_shared && is_refused(evaluation);
     }
     if (denied && charges)
         evaluation_take_back(evaluation, groups, 0);
@@ -322,7 +325,7 @@ static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
     return most;
 }
 
-/* The least that a store granted of each, at most `most`; nothing where a target is over. */
+/* The least that a store granted of each, at most `most`; nothing where the list is refused. */
 static uint32_t least_granted(const struct evaluation *evaluation,
                               const struct evaluation_group *groups, uint32_t most)
 {
@@ -330,7 +333,7 @@ static uint32_t least_granted(const struct evaluation *evaluation,
     for (size_t store = 0; store < evaluation->stores->n_stores; store++)
         if (groups[store].answer != NULL)
             most = (uint32_t)min_u64(most, groups[store].granted);
-    return anyone_is_over(evaluation) ? 0 : most;
+    return is_refused(evaluation) ? 0 : most;
 }
 
 /*
@@ -346,7 +349,7 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
     if (is_shared) {
         uint8_t verb = granted > 0 ? REQUEST_TAKE_UPTO : REQUEST_PEEK;
         evaluation_ask_groups(evaluation, verb, granted > 0 ? granted : 1, groups);
-        if (granted == 0 || evaluation_is_to_wait(evaluation))
+        if (granted == 0 || evaluation->is_waiting)
             return 0;
         granted = least_granted(evaluation, groups, granted);
     }
@@ -413,15 +416,15 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
     if (target->part == TARGET_FREE || target->is_refund || (!is_shadow && candidate == NULL))
         return 0;
     bool was_charged = evaluation->has_charged && target->store != evaluation->ticket_store;
-    bool is_refused = target->banned || was_charged ||
-                      evaluation_is_denied(evaluation, is_shadow ? NO_TARGET : at);
+    bool is_peeked = target->banned || was_charged ||
+                     evaluation_is_denied(evaluation, is_shadow ? NO_TARGET : at);
     const struct evaluation_step step = {
         .target = target,
         .quota = target->quota,
         .hits = target->hits,
         .ask = {.now_ns = evaluation->now_ns,
                 .cost = (uint32_t)min_u64(target->cost, most),
-                .verb = is_refused ? STINT_PEEK : verb},
+                .verb = is_peeked ? STINT_PEEK : verb},
         .charges = verb != STINT_PEEK,
     };
     if (is_shadow)

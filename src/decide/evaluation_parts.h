@@ -148,7 +148,10 @@ struct evaluation_group {
     uint32_t granted;                    /* at most, of each item; 0: denied or peeked */
 };
 #define EVALUATION_STORES_MAX 64 /* of one request */
-/* Sends all of them, at most `most` units of each target, and reads them if none is missing. */
+/*
+ * Sends all of them, at most `most` units of each target, and reads them if none is missing: also
+ * where one has a fault, as the others may have been granted units.
+ */
 void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t most,
                            struct evaluation_group *groups);
 /* Gives back what stores were granted of each item beyond the units kept. */

@@ -143,7 +143,7 @@ static void run(struct expiry *entry, struct pending *pending, uint64_t now_ns)
         decision = evaluation_expire(evaluation, &expired);
         evaluation->pending = NULL;
     }
-    if (evaluation->is_waiting && evaluation->fault == 0) {
+    if (evaluation->is_waiting && pending->loss == NULL) {
         pending->done = on_answers;
         pending->arg = entry;
         entry->pending = pending;

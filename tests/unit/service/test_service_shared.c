@@ -618,6 +618,77 @@ TEST(test_hits_that_come_back_and_fail_late_are_answered_for)
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
 }
 
+/* Two stores: red, which fails as told, under rules that answer with an error; and blue. */
+static void serve_two_stores(struct fake_store *blue, bool is_late)
+{
+    static const char rules[] =
+        "domain: d\n"
+        "descriptors:\n"
+        "  - key: a\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 3, store: red, on_store_error: error}\n"
+        "  - key: b\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 3, store: blue}\n";
+    static struct backend *stores[2];
+    tear_down();
+    serve(&shared.s, rules);
+    fake_store_begin(&shared.fake);
+    fake_store_begin(blue);
+    stores[0] = &shared.fake.store;
+    stores[1] = &blue->store;
+    shared.evaluation_stores.stores = stores;
+    shared.evaluation_stores.n_stores = 2;
+    service_set_stores(shared.s.service, &shared.evaluation_stores);
+    shared.fake.is_failing = !is_late;
+    blue->is_prompt = !is_late;
+}
+
+/* All or none: a store that grants its part has it back where another fails, or cannot do it. */
+TEST(test_an_error_of_one_store_gives_back_what_another_granted)
+{
+    static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE_UPTO};
+    struct fake_store blue;
+    struct asked asked;
+    for (size_t i = 0; i < N(verbs); i++) {
+        serve_two_stores(&blue, false);
+        for (unsigned j = 0; j < 4; j++) {
+            struct request *request = descriptors_of(&asked, "a=1; b=1");
+            request->verb = verbs[i];
+            assert_int_equal(ask(&shared.s, request)->error, REPLY_UNAVAILABLE);
+        }
+        shared.fake.is_failing = false;
+        shared.fake.is_prompt = true;
+        assert_int_equal(decided("a=1; b=1")->statuses[1].decision.remaining, 2);
+        fake_store_end(&blue);
+    }
+}
+
+TEST(test_an_error_waits_for_what_comes_back)
+{
+    static const enum backend_outcome outcomes[] = {BACKEND_FAILED, BACKEND_REFUSED};
+    struct fake_store blue;
+    struct asked asked;
+    for (size_t i = 0; i < N(outcomes); i++) {
+        serve_two_stores(&blue, true);
+        struct request request = *descriptors_of(&asked, "a=1; b=1");
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+        request.pending = shared.s.reply.pending;
+        fake_fail_as(&shared.fake, 0, outcomes[i], "red says no", shared.s.now_ns);
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+        request.pending = shared.s.reply.pending;
+        fake_let_all(&blue, shared.s.now_ns);
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+        request.pending = shared.s.reply.pending;
+        assert_int_equal(blue.asks[1].verb, REQUEST_REFUND);
+        fake_let_all(&blue, shared.s.now_ns);
+        assert_int_equal(ask(&shared.s, &request)->error,
+                         i == 0 ? REPLY_UNAVAILABLE : REPLY_BAD_REQUEST);
+        assert_string_equal(shared.s.reply.message, "red says no");
+        shared.fake.is_prompt = blue.is_prompt = true;
+        assert_int_equal(decided("b=1")->decision.remaining, 2);
+        fake_store_end(&blue);
+    }
+}
+
 /* A result must not be read as one of another kind, or as more of them. */
 TEST(test_a_run_that_differs_from_the_first_loses_its_request)
 {
