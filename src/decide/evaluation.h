@@ -286,7 +286,9 @@ uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index);
  * REQUEST_COUNT_RESET: forgets it. Returns what it is then.
  */
 struct stint_counter evaluation_count(struct evaluation *evaluation, uint8_t verb, int64_t amount);
-/* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */
+/* Forgets the states that all targets have in stores, under their candidates too. */
+void evaluation_forget(struct evaluation *evaluation);
+/* The same, and in the table, and lifts blocks and bans. */
 void evaluation_reset(struct evaluation *evaluation);
 
 /* ---- on_store_error: local ---- */

@@ -150,9 +150,9 @@ static void end_forget(struct evaluation *evaluation, const struct evaluation_st
     (void)is_over;
 }
 
-/* The states in stores. */
-static void forget_in_stores(struct evaluation *evaluation)
+void evaluation_forget(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     struct evaluation_step steps[2 * TARGETS_MAX];
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -171,7 +171,7 @@ static void forget_in_stores(struct evaluation *evaluation)
 void evaluation_reset(struct evaluation *evaluation)
 {
     assert(evaluation_is_valid(evaluation));
-    forget_in_stores(evaluation);
+    evaluation_forget(evaluation);
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
         const struct stint_quota *quotas[] = {target->quota, target_candidate(target)};

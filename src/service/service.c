@@ -635,6 +635,7 @@ static const struct stint_quota *long_quota(struct stint_quota *quota)
     return quota;
 }
 
+/* Removes the state but not a block of the key: only administrators lift a block. */
 static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
@@ -647,14 +648,13 @@ static void find_shared(struct service *service, const struct request *request, 
         return;
     struct stint_decision decision = evaluation_peek(evaluation);
     if (request->verb == REQUEST_FORGET && !evaluation_is_to_wait(evaluation))
-        evaluation_reset(evaluation);
+        evaluation_forget(evaluation);
     if (!service_end_pending(service, reply))
         return;
     reply->found = decision.reset_after_ns > 0;
     reply->expires_after_ns = decision.reset_after_ns;
 }
 
-/* Removes the state but not a block of the key: only administrators lift a block. */
 static void answer_find(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {

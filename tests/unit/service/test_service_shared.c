@@ -740,6 +740,33 @@ TEST(test_keys_of_throttle_are_in_the_store)
     assert_false(shared.s.reply.found);
 }
 
+/* Only administrators lift a block. */
+TEST(test_a_deleted_key_stays_blocked)
+{
+    static const char *const keys[] = {"a", "b"};
+    for (size_t store = 0; store < N(keys); store++) {
+        struct request request = throttle_request(keys[store]);
+        shared.evaluation_stores.throttle = store;
+        service_set_stores(shared.s.service, &shared.evaluation_stores);
+        ask_until_answered(&request);
+        assert_int_equal(
+            stint_block(shared.s.table, keys[store], 1, shared.s.now_ns + 60 * S, shared.s.now_ns),
+            0);
+        request.verb = REQUEST_FIND;
+        ask_until_answered(&request);
+        assert_true(shared.s.reply.found);
+        assert_int_equal(shared.s.reply.expires_after_ns, S);
+        request.verb = REQUEST_FORGET;
+        ask_until_answered(&request);
+        assert_true(shared.s.reply.found);
+        ask_until_answered(&request);
+        assert_false(shared.s.reply.found);
+        request.verb = REQUEST_THROTTLE;
+        ask_until_answered(&request);
+        assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
+    }
+}
+
 /* ---- Counters -------------------------------------------------------------------------------- */
 
 static struct request count_of(const char *key, int64_t amount, uint64_t expiry_ns)
