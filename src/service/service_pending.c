@@ -141,12 +141,13 @@ static bool add_id(struct service *service, const struct request *request, struc
     }
     if (request->verb != REQUEST_RESERVE && request->verb != REQUEST_BOOK)
         return true;
-    evaluation->id = pending->id;
+    evaluation->id = service->id;
     evaluation->id_lifetime_ns = 0;
     evaluation->body = 0;
     /* A ticket has no other secret: its owner may settle the reservation. */
     if (!pending->has_id)
         pending->has_id = gnutls_rnd(GNUTLS_RND_NONCE, pending->id, sizeof(pending->id)) == 0;
+    memcpy(service->id, pending->id, sizeof(service->id)); /* the ticket outlives the request */
     return pending->has_id;
 }
 
