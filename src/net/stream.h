@@ -15,9 +15,9 @@
 
 #include "frontend/conn.h"
 #include "net/listen/connection_limiter.h"
-#include "net/timer_queue.h"
 #include "service/metrics/metrics.h"
 #include "service/server_clock.h"
+#include "service/timer_queue.h"
 
 #include <uv.h>
 

@@ -27,6 +27,7 @@ static void free_entry(void *entry)
 void expiries_deinit(struct expiries *expiries)
 {
     tdestroy(expiries->tree, free_entry);
+    timer_queue_deinit(&expiries->due);
     *expiries = (struct expiries){.tree = NULL};
 }
 
@@ -39,17 +40,19 @@ bool expiries_add(struct expiries *expiries, struct span ticket, uint64_t due_ns
                   uint64_t give_up_ns)
 {
     assert(expiries->n_open <= EXPIRIES_MAX && expiries->n_asked <= ASKED_MAX);
-    struct expiry *entry =
-        expiries->n_open < EXPIRIES_MAX ? malloc(sizeof(*entry) + ticket.len) : NULL;
+    bool has_space = expiries->n_open < EXPIRIES_MAX &&
+                     timer_queue_reserve(&expiries->due, expiries->n_open + 1);
+    struct expiry *entry = has_space ? malloc(sizeof(*entry) + ticket.len) : NULL;
     if (entry == NULL)
         return false;
-    *entry = (struct expiry){.len = ticket.len, .due_ns = due_ns, .give_up_ns = give_up_ns};
+    *entry = (struct expiry){.len = ticket.len, .give_up_ns = give_up_ns};
     memcpy(entry->id, evaluation_ticket_id(ticket), sizeof(entry->id));
     memcpy(entry->ticket, ticket.ptr, ticket.len);
     if (tsearch(entry, &expiries->tree, compare_ids) == NULL) {
         free(entry);
         return false;
     }
+    timer_queue_set(&expiries->due, &entry->due, due_ns);
     expiries->n_open++;
     return true;
 }
@@ -63,6 +66,7 @@ struct expiry *expiries_find(const struct expiries *expiries, const uint8_t *id)
 void expiries_remove(struct expiries *expiries, struct expiry *entry)
 {
     assert(expiries->n_open > 0 && entry->pending == NULL);
+    timer_queue_set(&expiries->due, &entry->due, STINT_NEVER_NS);
     tdelete(entry, &expiries->tree, compare_ids);
     free(entry);
     expiries->n_open--;
@@ -115,14 +119,19 @@ static void end(struct expiry *entry, const struct stint_decision *decision,
     struct service *service = entry->service;
     uint8_t fault = service->evaluation.fault;
     bool is_early = fault == 0 && !expired->is_closed;
+    uint64_t due_ns = now_ns;
     expiries_count(service, expired);
     if (is_early || (fault != 0 && fault != BACKEND_GONE && fault != BACKEND_REFUSED)) {
-        entry->due_ns = add_sat(now_ns, is_early ? decision->retry_after_ns : AGAIN_NS);
+        due_ns = add_sat(now_ns, is_early ? decision->retry_after_ns : AGAIN_NS);
         if (is_early) /* it was renewed by another server */
-            entry->give_up_ns = max_u64(entry->give_up_ns, add_sat(entry->due_ns, AGAIN_NS));
-        if (entry->due_ns < entry->give_up_ns)
+            entry->give_up_ns = max_u64(entry->give_up_ns, add_sat(due_ns, AGAIN_NS));
+        if (due_ns < entry->give_up_ns) {
+            timer_queue_set(&service->expiries.due, &entry->due, due_ns);
             return;
+        }
     }
+    if (!expired->is_closed && due_ns >= entry->give_up_ns) /* the store has forgotten it */
+        metrics_event(service->metrics, METRICS_EXPIRIES_LOST, 1);
     expiries_remove(&service->expiries, entry);
 }
 
@@ -147,6 +156,7 @@ static void run(struct expiry *entry, struct pending *pending, uint64_t now_ns)
         pending->done = on_answers;
         pending->arg = entry;
         entry->pending = pending;
+        timer_queue_set(&entry->service->expiries.due, &entry->due, STINT_NEVER_NS);
         entry->service->expiries.n_asked++;
         return;
     }
@@ -157,41 +167,32 @@ static void run(struct expiry *entry, struct pending *pending, uint64_t now_ns)
 static void on_answers(void *arg, uint64_t now_ns)
 {
     struct expiry *entry = arg;
+    struct service *service = entry->service;
     struct pending *pending = entry->pending;
     assert(pending != NULL);
     entry->pending = NULL;
-    entry->service->expiries.n_asked--;
+    service->expiries.n_asked--;
     run(entry, pending, now_ns);
+    service_expire(service, now_ns);
 }
 
-/* Those that are due, as many as may be asked for at once: the rest follows next time. */
-struct due {
-    uint64_t now_ns;
-    size_t n, most;
-    struct expiry *all[ASKED_MAX];
-};
-
-static void collect(const void *node, VISIT visit, void *arg)
-{
-    struct expiry *entry = *(struct expiry *const *)node;
-    struct due *due = arg;
-    if ((visit == postorder || visit == leaf) && entry->pending == NULL &&
-        entry->due_ns <= due->now_ns && due->n < due->most)
-        due->all[due->n++] = entry;
-}
-
+/* Begins those that are due, as many as may be asked for at once: each answer begins more. */
 void service_expire(struct service *service, uint64_t now_ns)
 {
     assert(service_is_valid(service));
-    struct due due = {.now_ns = now_ns, .most = ASKED_MAX - service->expiries.n_asked};
-    twalk_r(service->expiries.tree, collect, &due);
-    for (size_t i = 0; i < due.n; i++) {
+    struct expiries *expiries = &service->expiries;
+    for (unsigned n = 0; n < ASKED_MAX && expiries->n_asked < ASKED_MAX; n++) {
+        struct timer *first = timer_queue_first(&expiries->due);
+        if (first == NULL || first->at_ns > now_ns)
+            return;
+        struct expiry *entry =
+            (struct expiry *)(void *)((char *)first - offsetof(struct expiry, due));
         struct pending *pending =
             pending_new(&service->pending_requests, now_ns, service->stores.timeout_ns);
         if (pending == NULL)
             return;
-        due.all[i]->service = service;
-        run(due.all[i], pending, now_ns);
+        entry->service = service;
+        run(entry, pending, now_ns);
     }
 }
 

@@ -7,12 +7,14 @@
 #define STINT_SERVICE_EXPIRIES_H
 
 #include "decide/backend.h"
+#include "service/timer_queue.h"
 
 #define EXPIRIES_MAX 65536u /* open at once; further ones stay charged as estimated */
 
 struct expiry {
     uint8_t id[BACKEND_ID_LEN]; /* first: what it is found by */
-    uint64_t due_ns, give_up_ns;
+    struct timer due;           /* in no queue while a store request is under way */
+    uint64_t give_up_ns;
     struct service *service;
     struct pending *pending; /* the store request that closes it; NULL: none was sent */
     size_t len;
@@ -22,6 +24,7 @@ struct expiry {
 /* Zeroed is empty. */
 struct expiries {
     void *tree; /* of tsearch(3) */
+    struct timer_queue due;
     uint32_t n_open, n_asked;
 };
 

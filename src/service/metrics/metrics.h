@@ -45,7 +45,7 @@ enum metrics_event {
     METRICS_EXPIRED_FLOOR,
     METRICS_EXPIRED_RELEASE,
     METRICS_EXPIRY_KEPT_UNITS, /* of these, units that could not be returned */
-    METRICS_EXPIRIES_LOST,     /* reservations that no worker closes: too many were open */
+    METRICS_EXPIRIES_LOST, /* reservations that no worker closes: too many were open, or too late */
     METRICS_EVENTS,
 };
 

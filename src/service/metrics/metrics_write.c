@@ -351,7 +351,8 @@ static void write_expired(struct writing *writing, const struct stint_table_info
             "Units of these that were to be released, but could not be returned.",
             info->expiry_kept_units + total->events[METRICS_EXPIRY_KEPT_UNITS]);
     counter(writing, "expiries_lost",
-            "Reservations in stores that stay charged as estimated, as too many were open.",
+            "Reservations in stores that stay charged as estimated, as too many were open, or "
+            "their store could not be asked in time.",
             total->events[METRICS_EXPIRIES_LOST]);
 }
 

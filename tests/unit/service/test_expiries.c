@@ -30,7 +30,7 @@ static void assert_there(const struct expiries *expiries, uint32_t number)
     assert_non_null(entry);
     assert_int_equal(entry->len, TICKET_LEN);
     assert_memory_equal(entry->ticket, ticket_of(number, bytes).ptr, TICKET_LEN);
-    assert_int_equal(entry->due_ns, number);
+    assert_int_equal(entry->due.at_ns, number);
 }
 
 TEST(test_what_was_added_is_found_until_it_is_removed)

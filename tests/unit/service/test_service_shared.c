@@ -8,6 +8,7 @@
 #include "unit/test_server.h"
 
 #include "base/splitmix.h"
+#include "service/metrics/metrics.h"
 #include "service/server_state.h"
 
 #define RULE(key, options)                                                                         \
@@ -708,6 +709,74 @@ TEST(test_a_run_that_differs_from_the_first_loses_its_request)
         pending_free(pending);
     }
     pending_requests_deinit(&home);
+}
+
+/* ---- Reservations that are never settled ----------------------------------------------------- */
+
+#define LIFETIME_NS (10 * S)
+
+static void reserve(unsigned n)
+{
+    struct asked asked;
+    for (unsigned i = 0; i < n; i++) {
+        struct request *request = descriptors_of(&asked, "ip=1");
+        request->verb = REQUEST_RESERVE;
+        request->cost = 0;
+        request->lifetime_ns = LIFETIME_NS;
+        request->has_on_expiry = true;
+        ask_until_answered(request);
+        assert_int_equal(shared.s.reply.error, REPLY_DECIDED);
+        assert_true(shared.s.reply.has_ticket);
+    }
+}
+
+static size_t count_asks(uint8_t verb)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < shared.fake.n_asks; i++)
+        n += shared.fake.asks[i].verb == verb;
+    return n;
+}
+
+static void assert_lost(unsigned n)
+{
+    char expected[64];
+    const struct metrics_facts facts = {.table = shared.s.table, .table_now_ns = shared.s.now_ns};
+    struct page page = {0};
+    metrics_write(server_state_metrics(shared.s.server_state), &facts, METRICS_PROMETHEUS, &page);
+    snprintf(expected, sizeof(expected), "\nstint_expiries_lost_total %u\n", n);
+    assert_non_null(strstr(page.text, expected));
+    page_free(&page);
+}
+
+/* At most 64 are asked for at once: the next ones as soon as an answer comes. */
+TEST(test_many_reservations_end_together)
+{
+    reserve(1000);
+    shared.s.now_ns += LIFETIME_NS + S;
+    service_expire(shared.s.service, shared.s.now_ns);
+    assert_int_equal(count_asks(REQUEST_EXPIRE), 64);
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    assert_int_equal(count_asks(REQUEST_EXPIRE), 1000);
+    service_expire(shared.s.service, shared.s.now_ns + 60 * MINUTE);
+    assert_int_equal(count_asks(REQUEST_EXPIRE), 1000);
+    assert_lost(0);
+}
+
+TEST(test_what_a_store_has_forgotten_is_lost)
+{
+    static const enum backend_outcome outcomes[] = {BACKEND_GONE, BACKEND_FAILED, BACKEND_GONE};
+    static const uint64_t delays_ns[] = {0, 10 * MINUTE, 10 * MINUTE};
+    static const unsigned lost[] = {0, 1, 2};
+    for (size_t i = 0; i < N(outcomes); i++) {
+        reserve(1);
+        shared.s.now_ns += LIFETIME_NS + S + delays_ns[i];
+        service_expire(shared.s.service, shared.s.now_ns);
+        fake_fail_as(&shared.fake, shared.fake.n_asks - 1, outcomes[i], NULL, shared.s.now_ns);
+        assert_lost(lost[i]);
+        service_expire(shared.s.service, shared.s.now_ns + MINUTE);
+        assert_int_equal(fake_waiting(&shared.fake), 0);
+    }
 }
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A binary heap in an array from 1 on: the children of n are 2n and 2n + 1. */
-#include "net/timer_queue.h"
+#include "service/timer_queue.h"
 
 #include <assert.h>
 #include <stdlib.h>

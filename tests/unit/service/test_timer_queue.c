@@ -3,7 +3,7 @@
 #include "unit/test.h"
 
 #include "base/splitmix.h"
-#include "net/timer_queue.h"
+#include "service/timer_queue.h"
 
 #define MANY 1000
 

@@ -3,8 +3,8 @@
  * Times at which something is to be done: a heap, the earliest on top. An entry stores its index in
  * the heap, so that moving or removing one takes a few steps and no memory. One thread.
  */
-#ifndef STINT_NET_TIMER_QUEUE_H
-#define STINT_NET_TIMER_QUEUE_H
+#ifndef STINT_SERVICE_TIMER_QUEUE_H
+#define STINT_SERVICE_TIMER_QUEUE_H
 
 #include "stint.h"
 
