@@ -138,6 +138,26 @@ static struct hash128 hash_of(const struct evaluation *evaluation, const struct 
     return table_hash_under(evaluation->table, rule_of(target), target->key.ptr, target->key.len);
 }
 
+/* Where its states are: in evaluation.stores, from 1; 0: in the table. Its rule decides, if any. */
+static size_t store_of(const struct evaluation *evaluation, const struct target *target)
+{
+    const struct evaluation_stores *stores = evaluation->stores;
+    if (stores == NULL)
+        return 0;
+    size_t at = target->rule != NULL ? target->rule->store.at : stores->items;
+    return at <= stores->n_stores ? at : 0;
+}
+
+static void assign_store(const struct evaluation *evaluation, struct target *target)
+{
+    const struct evaluation_stores *stores = evaluation->stores;
+    const struct rule *rule = target->rule;
+    if (stores == NULL || target->quota == NULL)
+        return;
+    target->on_error = rule != NULL ? rule->store.on_error : stores->items_on_error;
+    target->store = (uint8_t)store_of(evaluation, target);
+}
+
 /* An override for the key replaces its rule and a quota that the request supplies. */
 static void find_own_quota(struct evaluation *evaluation, struct target *target)
 {
@@ -185,11 +205,26 @@ static int check_rules(const struct evaluation *evaluation, struct stint_error *
     return 0;
 }
 
+/* Whether the stores of the targets can keep states under it. */
+static int check_stores(const struct evaluation *evaluation, const struct stint_quota *quota,
+                        struct stint_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < evaluation->n_targets && code == 0; i++) {
+        size_t at = store_of(evaluation, &evaluation->targets[i]);
+        const struct backend *store = at > 0 ? evaluation->stores->stores[at - 1] : NULL;
+        if (store != NULL)
+            code = store->ops->accepts(store, quota, error);
+    }
+    return code;
+}
+
 int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct stint_error *error)
 {
     assert(evaluation_is_valid(evaluation));
-    if (check_rules(evaluation, error) != 0)
+    if (check_rules(evaluation, error) != 0 ||
+        (quota != NULL && check_stores(evaluation, quota, error) != 0))
         return error->code;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         int code = set_own_quota(evaluation, &evaluation->targets[i], quota, error);
@@ -199,19 +234,6 @@ int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota
         }
     }
     return 0;
-}
-
-/* Where its states are. The rule decides, if there is one. */
-static void assign_store(const struct evaluation *evaluation, struct target *target)
-{
-    const struct evaluation_stores *stores = evaluation->stores;
-    const struct rule *rule = target->rule;
-    size_t at = 0;
-    if (stores == NULL || target->quota == NULL)
-        return;
-    at = rule != NULL ? rule->store.at : stores->items;
-    target->on_error = rule != NULL ? rule->store.on_error : stores->items_on_error;
-    target->store = at <= stores->n_stores ? (uint8_t)at : 0;
 }
 
 /*

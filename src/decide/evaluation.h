@@ -271,7 +271,7 @@ int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stin
 /*
  * Gives the keys of all targets a quota of their own from now on (table/overrides.h), or, for NULL,
  * their rule's again. All or none: STINT_E_MISMATCH where no rule matches one of them, or as
- * overrides_set(); then no key changes.
+ * overrides_set() and accepts() of their store; then no key changes.
  */
 int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct stint_error *error);

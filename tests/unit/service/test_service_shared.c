@@ -711,6 +711,30 @@ TEST(test_a_run_that_differs_from_the_first_loses_its_request)
     pending_requests_deinit(&home);
 }
 
+/* ---- Quotas of single keys ------------------------------------------------------------------- */
+
+/* Else each request with the key would be an error from then on. */
+TEST(test_a_quota_that_its_store_does_not_take_is_not_set)
+{
+    static const struct {
+        const char *text;
+        enum reply_error error;
+        uint32_t limit;
+    } cases[] = {{"here=1; ip=1", REPLY_BAD_REQUEST, 3}, {"here=1", REPLY_DECIDED, 5}};
+    struct asked asked;
+    shared.fake.accepts_code = STINT_E_RANGE;
+    for (size_t i = 0; i < N(cases); i++) {
+        struct request *request = descriptors_of(&asked, cases[i].text);
+        request->verb = REQUEST_SET_QUOTA;
+        request->quota = span_of_text("window 5/1500ns");
+        assert_int_equal(ask(&shared.s, request)->error, cases[i].error);
+        assert_string_equal(shared.s.reply.message,
+                            i == 0 ? "the store does not take this quota" : "");
+        assert_int_equal(decided("here=1")->decision.limit, cases[i].limit);
+    }
+    assert_int_equal(decided("ip=1")->decision.limit, 3);
+}
+
 /* ---- Reservations that are never settled ----------------------------------------------------- */
 
 #define LIFETIME_NS (10 * S)
