@@ -584,9 +584,28 @@ bool evaluation_asks(const struct evaluation *evaluation, bool in_stores)
 
 /* ---- Blocks -------------------------------------------------------------------------------- */
 
+/* Puts back the ends that blocks had before; one that others moved since stays. */
+static void restore_blocks(struct evaluation *evaluation, size_t n, uint64_t until_ns,
+                           const uint64_t *before_ns)
+{
+    assert(n <= evaluation->n_targets);
+    struct stint_table *table = evaluation->table;
+    for (size_t i = n; i-- > 0;) {
+        const struct span key = evaluation->targets[i].key;
+        struct hash128 hash = table_block_hash(table, key.ptr, key.len);
+        if (before_ns[i] >= until_ns || table_blocked_until(table, hash) != until_ns)
+            continue;
+        table_unblock(table, hash);
+        if (before_ns[i] > evaluation->now_ns)
+            table_block(table, hash, before_ns[i], evaluation->now_ns);
+    }
+}
+
 int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stint_error *error)
 {
     assert(evaluation_is_valid(evaluation));
+    struct stint_table *table = evaluation->table;
+    uint64_t until_ns = add_sat(evaluation->now_ns, for_ns), before_ns[TARGETS_MAX];
     if (check_rules(evaluation, error) != 0)
         return error->code;
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -595,9 +614,11 @@ int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stin
                            "the rule of descriptor %zu is unlimited: its keys cannot be blocked",
                            i + 1);
     for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        int code = stint_block(evaluation->table, target->key.ptr, target->key.len,
-                               add_sat(evaluation->now_ns, for_ns), evaluation->now_ns);
+        const struct span key = evaluation->targets[i].key;
+        before_ns[i] = table_blocked_until(table, table_block_hash(table, key.ptr, key.len));
+        int code = stint_block(table, key.ptr, key.len, until_ns, evaluation->now_ns);
+        if (code != 0)
+            restore_blocks(evaluation, i, until_ns, before_ns);
         if (code == STINT_E_FULL)
             return err_set(error, code, "the table has no free space for another blocked key");
         if (code != 0)

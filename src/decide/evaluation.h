@@ -264,8 +264,8 @@ struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t
 struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t max_wait_ns,
                                       struct stint_ticket *ticket, bool *has_ticket);
 /*
- * Denies the keys of all targets for a time. STINT_E_MISMATCH where nothing limits one of them:
- * then none is blocked. STINT_E_FULL where there is no space.
+ * Denies the keys of all targets for a time. All or none: STINT_E_MISMATCH where nothing limits one
+ * of them, STINT_E_FULL where there is no space; then all blocks are as they were.
  */
 int evaluation_block(struct evaluation *evaluation, uint64_t for_ns, struct stint_error *error);
 /*

@@ -77,6 +77,42 @@ TEST(test_what_nothing_limits_cannot_be_blocked)
     }
 }
 
+static enum reply_error block(const char *text, uint64_t for_ns)
+{
+    struct asked asked;
+    struct request *request = descriptors_of(&asked, text);
+    request->verb = REQUEST_BLOCK;
+    request->lifetime_ns = for_ns;
+    return ask(&s, request)->error;
+}
+
+/* All or none: those before the one that finds no space are as they were. */
+TEST(test_a_list_that_does_not_fit_blocks_none)
+{
+    char text[64];
+    unsigned n_full = 0;
+    serve(&s, "domain: d\n"
+              "descriptors:\n"
+              "  - key: ip\n"
+              "    rate_limit: {unit: minute, requests_per_unit: 3}\n");
+    assert_int_equal(block("ip=known", 10 * S), REPLY_DECIDED);
+    for (unsigned i = 0; i < 200; i++) {
+        snprintf(text, sizeof(text), "ip=known; ip=%u; ip=known; ip=more%u", i, i);
+        bool is_full = block(text, 20 * S) != REPLY_DECIDED;
+        n_full += is_full;
+        snprintf(text, sizeof(text), "ip=%u", i);
+        assert_int_equal(outcome(&s, text), is_full ? STINT_ALLOW : STINT_DENY);
+        snprintf(text, sizeof(text), "ip=more%u", i);
+        assert_int_equal(outcome(&s, text), is_full ? STINT_ALLOW : STINT_DENY);
+    }
+    assert_in_range(n_full, 100, 199);
+    assert_int_equal(outcome(&s, "ip=known"), STINT_DENY);
+    assert_int_equal(s.reply.decision.retry_after_ns, 20 * S);
+    assert_int_not_equal(block("ip=known; ip=199; ip=more199", 30 * S), REPLY_DECIDED);
+    assert_int_equal(outcome(&s, "ip=known"), STINT_DENY);
+    assert_int_equal(s.reply.decision.retry_after_ns, 20 * S);
+}
+
 /* How many of 1,100 different quotas of an algorithm are refused as too many. */
 static int refused_of(const char *algorithm, uint8_t verb)
 {
