@@ -338,8 +338,10 @@ int store_pool_next(struct store_pool *pool, struct pools_caller *caller,
     *answer = from->next;
     if (answer->name != NULL)
         return 0;
-    uint64_t until_ns = add_sat(ask->now_ns, min_u64(answer->wait_ns, DENIAL_MAX_NS));
-    const struct denial denial = {ask->cost, ask->probe, ask->now_ns, until_ns, *answer};
+    /* The store decided after it was asked, so the time counts from then. */
+    uint64_t from_ns = caller->pending->now_ns;
+    uint64_t until_ns = add_sat(from_ns, min_u64(answer->wait_ns, DENIAL_MAX_NS));
+    const struct denial denial = {ask->cost, ask->probe, from_ns, until_ns, *answer};
     keep_denial(pool, pool_pending_of(caller->pending->extra)->roster, &denial);
     return 0;
 }

@@ -220,6 +220,22 @@ TEST(who_is_told_to_wait_does_not_ask_again_before)
     assert_int_equal(fake.n_asks, 3);
 }
 
+/* The store decided at some time after it was asked: by then others may have a key. */
+TEST(a_wait_counts_from_the_question)
+{
+    feed(NEXT);
+    resp.now_ns += 40 * MS;
+    let_none(300 * MS);
+    sent();
+    resp.now_ns += 60 * MS;
+    feed(NEXT);
+    assert_has(sent(), "wait_ms\r\n:200\r\n");
+    assert_int_equal(fake.n_asks, 1);
+    resp.now_ns += 200 * MS;
+    feed(NEXT);
+    let_next(0);
+}
+
 TEST(what_is_given_back_here_is_asked_for_at_once)
 {
     feed(NEXT);
