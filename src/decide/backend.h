@@ -101,7 +101,7 @@ struct backend_answer {
     bool is_replayed;  /* the answer given earlier to the same id */
     bool is_local;     /* from a lease or a cache: no request went to the store */
     uint64_t at_ns;    /* the store's time at which units were charged; since 1970 */
-    const char *error; /* FAILED, REFUSED: a message that lives as long as the backend */
+    const char *error; /* FAILED, REFUSED: a message, borrowed until the backend's next answer */
     /*
      * Bits of the store's servers that got the request, and of those that failed. 0: the store has
      * one server, or none got the request.

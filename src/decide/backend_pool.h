@@ -42,7 +42,7 @@ struct backend_pool_request {
 struct backend_pool_answer {
     uint8_t outcome;   /* BACKEND_WAITS, _DECIDED, _FAILED; _REFUSED: the list has no such key */
     uint8_t fault;     /* of FAILED: enum backend_error */
-    const char *error; /* FAILED, REFUSED: a message that lives as long as the pools */
+    const char *error; /* FAILED, REFUSED: a message, as in struct backend_answer */
     uint64_t servers;  /* as in struct backend_answer; 0: no server got the request */
     struct stint_pool_answer next; /* the name is the list's; the time is the store's, since 1970 */
     uint32_t given_back;

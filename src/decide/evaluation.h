@@ -153,7 +153,7 @@ struct evaluation {
     bool has_charged; /* a reserve that was replayed: shadows without an id are not charged again */
     bool is_replayed; /* the id was known: nothing was charged now */
     uint8_t fault;    /* enum backend_outcome: why no decision is possible; 0: there is one */
-    const char *fault_message;
+    const char *fault_message; /* may be the pending request's */
 };
 
 /* All the keys of one request, packed so that few cache lines are touched. */

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A reply of a store, or results of this process. */
 struct pending_record {
@@ -22,6 +23,11 @@ struct pending_record {
     struct backend_op op;
     struct stint_decision each_one;
     struct stint_decision *each; /* of several items; NULL: &each_one serves */
+};
+
+struct pending_text {
+    struct pending_text *next;
+    char text[];
 };
 
 bool pending_is_valid(const struct pending *pending)
@@ -60,6 +66,10 @@ void pending_free(struct pending *pending)
     if (pending->extra != NULL)
         pending->extra->free(pending->extra);
     free(pending->inputs);
+    for (struct pending_text *text = pending->texts, *next; text != NULL; text = next) {
+        next = text->next;
+        free(text);
+    }
     for (struct pending_record *record = pending->first, *next; record != NULL; record = next) {
         next = record->next;
         if (record->store != NULL && record->op.answer.outcome == BACKEND_WAITS)
@@ -72,6 +82,20 @@ void pending_free(struct pending *pending)
     }
     pending->next_free = home->free_pending_requests;
     home->free_pending_requests = pending;
+}
+
+const char *pending_keep(struct pending *pending, const char *text)
+{
+    if (text == NULL)
+        return NULL;
+    size_t size = strlen(text) + 1;
+    struct pending_text *kept = malloc(sizeof(*kept) + size);
+    if (kept == NULL)
+        return PENDING_NO_MEMORY;
+    memcpy(kept->text, text, size);
+    kept->next = pending->texts;
+    pending->texts = kept;
+    return kept->text;
 }
 
 void pending_requests_deinit(struct pending_requests *home)
@@ -110,6 +134,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
     assert(op->arg != NULL && op->answer.outcome != BACKEND_WAITS);
     struct pending_record *record = op->arg;
     record->answered_ns = now_ns;
+    op->answer.error = pending_keep(record->home, op->answer.error);
     pending_answered(record->home, now_ns);
 }
 
@@ -170,8 +195,10 @@ static void send(struct pending *pending, struct pending_record *record, struct 
     /* Else a late store request would get the whole time once more. */
     asked->now_ns = max_u64(asked->now_ns, pending->heard_ns);
     store->ops->ask(store, asked, &record->op);
-    if (record->op.answer.outcome != BACKEND_WAITS)
+    if (record->op.answer.outcome != BACKEND_WAITS) {
+        record->op.answer.error = pending_keep(pending, record->op.answer.error);
         return;
+    }
     record->verb = asked->verb;
     record->asked_ns = asked->now_ns;
     pending->n_waiting++;

@@ -68,6 +68,7 @@ struct pending {
     uint64_t deadline_ns;
     uint64_t retry_until_ns; /* of the first run in its turn: every run denies as that one does */
     struct pending_extra *extra;      /* NULL: none */
+    struct pending_text *texts;       /* pending_keep() */
     struct evaluation_inputs *inputs; /* evaluation_keep(); NULL: none are kept */
     /*
      * The rules of the first run, with a reference; its owner knows the type. NULL: it has not
@@ -121,6 +122,12 @@ struct pending_seen {
 /* Calls `see` for each of them that was answered, in the order of the requests. */
 void pending_each(const struct pending *pending,
                   void (*see)(void *arg, const struct pending_seen *seen), void *arg);
+
+/*
+ * A copy of a store's message, which lives as long as the pending request: the store uses its own
+ * again for the next failure. NULL if that is given.
+ */
+const char *pending_keep(struct pending *pending, const char *text);
 
 /* The pending request's extra, which n_waiting counted, has been answered. */
 void pending_answered(struct pending *pending, uint64_t now_ns);

@@ -229,10 +229,12 @@ bool service_end_pending(struct service *service, struct reply *reply)
         begin_wait(service, pending, reply);
         return false;
     }
+    if (evaluation->fault != 0)
+        refuse_fault(evaluation, reply); /* whose text may be the pending request's */
     end_pending(service, pending);
     if (evaluation->fault != 0)
-        refuse_fault(evaluation, reply);
-    else if (evaluation->is_too_early)
+        return false;
+    if (evaluation->is_too_early)
         reply->error = REPLY_AHEAD;
     else if (evaluation->is_replayed) {
         reply->replayed = true;

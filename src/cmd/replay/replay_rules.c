@@ -237,12 +237,14 @@ static int store_end(struct replay_rules *rules, struct stint_error *error)
 {
     struct evaluation *evaluation = &rules->store_evaluation;
     const char *why = evaluation->fault_message;
+    int code = evaluation->fault == 0                 ? 0
+               : evaluation->fault == BACKEND_REFUSED ? STINT_E_MISMATCH
+                                                      : STINT_E_GONE;
+    if (code != 0)
+        err_set(error, code, "--store: %s", why != NULL ? why : "no answer came in time");
     pending_free(evaluation->pending);
     evaluation->pending = NULL;
-    if (evaluation->fault == 0)
-        return 0;
-    return err_set(error, evaluation->fault == BACKEND_REFUSED ? STINT_E_MISMATCH : STINT_E_GONE,
-                   "--store: %s", why != NULL ? why : "no answer came in time");
+    return code;
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */

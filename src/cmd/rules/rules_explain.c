@@ -285,10 +285,11 @@ static int peek_store(struct explained *explained, struct stint_error *error)
     if (evaluation->pending == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
     explained->decision = evaluation_peek(evaluation);
+    int code = check_answers(explained, error);
     pending_free(evaluation->pending);
     evaluation->pending = NULL;
     pending_requests_deinit(&pending_requests);
-    return check_answers(explained, error);
+    return code;
 }
 
 static int peek(struct explained *explained, struct stint_error *error)

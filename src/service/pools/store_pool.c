@@ -228,7 +228,9 @@ static void free_pool_pending(struct pending_extra *extra)
 static void take_answer(struct backend_pool_op *op, uint64_t now_ns)
 {
     assert(op->arg != NULL);
-    pending_answered(((struct pool_pending *)op->arg)->pending, now_ns);
+    struct pending *pending = ((struct pool_pending *)op->arg)->pending;
+    op->answer.error = pending_keep(pending, op->answer.error);
+    pending_answered(pending, now_ns);
 }
 
 /* The pending request owns a reference to the roster. */

@@ -690,6 +690,28 @@ TEST(test_an_error_waits_for_what_comes_back)
     }
 }
 
+/* A store may use its text again for the next failure before the request is evaluated. */
+TEST(test_each_request_is_told_its_own_fault)
+{
+    static const char *const faults[] = {"the first fault", "the second fault"};
+    struct asked asked[2];
+    struct request requests[2];
+    char text[32];
+    for (size_t i = 0; i < 2; i++) {
+        requests[i] = *descriptors_of(&asked[i], "ip=1");
+        assert_int_equal(ask(&shared.s, &requests[i])->error, REPLY_WAITS);
+        requests[i].pending = shared.s.reply.pending;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(text, sizeof(text), "%s", faults[i]);
+        fake_fail_as(&shared.fake, i, BACKEND_REFUSED, text, shared.s.now_ns);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(ask(&shared.s, &requests[i])->error, REPLY_BAD_REQUEST);
+        assert_string_equal(shared.s.reply.message, faults[i]);
+    }
+}
+
 /* A result must not be read as one of another kind, or as more of them. */
 TEST(test_a_run_that_differs_from_the_first_loses_its_request)
 {
