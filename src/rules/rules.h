@@ -199,7 +199,8 @@ void rules_walk_begin(struct rules_walk *walk, const struct rules *rules, struct
  * Finds the rule of a descriptor in the walk's domain, as docs/rules.md describes: at each level
  * the exact value, then wildcards in the order of the file, then the bare key; the limit must be at
  * the descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be
- * longer than key_size. The cost does not grow with the number of rules at a level.
+ * longer than key_size. The cost does not grow with the number of values at a level, but with that
+ * of the patterns of a key: each is compared with the value in turn.
  */
 int rules_match(struct rules_walk *walk, const struct descriptor *descriptor, uint8_t *key,
                 size_t key_size, struct rule_match *match, struct stint_error *error);
