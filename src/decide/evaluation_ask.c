@@ -244,14 +244,23 @@ static size_t store_to_ask(const struct evaluation *evaluation, size_t store)
     return store;
 }
 
-/* Each limit that is not enforced has a record of its own under the ticket. */
-static void make_shadow_id(const struct evaluation *evaluation, uint8_t mark,
-                           uint8_t id[BACKEND_ID_LEN])
+/* Requests that a store knows by an id of their own, derived from that of the whole. */
+enum id_kind {
+    ID_MOVE = 0,   /* a charge or a refund */
+    ID_RECORD = 2, /* under a ticket, of a limit that is not enforced */
+};
+
+/*
+ * Equal keys, or those of one tag, keep their ids together, so each target has its own, and its
+ * candidate another.
+ */
+static void derive_id(const struct evaluation *evaluation, enum id_kind kind, size_t index,
+                      bool is_candidate, uint8_t id[BACKEND_ID_LEN])
 {
-    assert(evaluation->id != NULL);
+    assert(evaluation->id != NULL && index <= UINT8_MAX); /* it may be any of a client's ticket */
     memcpy(id, evaluation->id, BACKEND_ID_LEN);
-    id[0] ^= mark / 2;
-    id[1] ^= (uint8_t)(2 + mark % 2);
+    id[0] ^= (uint8_t)index;
+    id[1] ^= (uint8_t)(kind + is_candidate);
 }
 
 static bool makes_record(const struct evaluation *evaluation, const struct target *target,
@@ -277,24 +286,16 @@ send(struct evaluation *evaluation, const struct evaluation_step *step, const st
     const struct backend_item item = item_of(evaluation, target, quota, one->cost, space);
     struct backend_request asked = {
         .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
-    if (one->verb == STINT_BOOK) {
+    bool is_record = makes_record(evaluation, target, one);
+    bool is_move = one->verb == STINT_CHARGE || one->verb == STINT_REFUND;
+    if (one->verb == STINT_BOOK)
         add_id(evaluation, &asked);
-    } else if (makes_record(evaluation, target, one)) {
-        size_t at = evaluation_index(evaluation, target);
-        make_shadow_id(evaluation, (uint8_t)(at * 2 + (quota != target->quota)), id);
-        add_id(evaluation, &asked);
-        asked.id = id;
-    } else if (evaluation->id != NULL && (one->verb == STINT_CHARGE || one->verb == STINT_REFUND)) {
-        /*
-         * Each has a request of its own, and equal keys, or those of one tag, keep their ids
-         * together.
-         */
-        memcpy(id, evaluation->id, sizeof(id));
-        id[0] ^= (uint8_t)evaluation_index(evaluation, target);
-        id[1] ^= quota != target->quota;
+    if (is_record || (is_move && evaluation->id != NULL)) {
+        derive_id(evaluation, is_record ? ID_RECORD : ID_MOVE, evaluation_index(evaluation, target),
+                  quota != target->quota, id);
         add_id(evaluation, &asked);
         asked.id = id;
-        store = store_to_ask(evaluation, store);
+        store = is_move ? store_to_ask(evaluation, store) : store;
     }
     return ask(evaluation, store, &asked);
 }
@@ -564,7 +565,7 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
     }
     add_id(evaluation, &asked);
     if (shadow_mark != NULL) {
-        make_shadow_id(evaluation, *shadow_mark, id);
+        derive_id(evaluation, ID_RECORD, *shadow_mark / 2, *shadow_mark % 2, id);
         asked.id = id;
     }
     const struct backend_answer *answer = ask(evaluation, evaluation->targets[0].store, &asked);
