@@ -128,7 +128,7 @@ void evaluation_find_blocks(struct evaluation *evaluation, uint8_t verb, uint64_
 }
 
 /* Once for a request, however often it runs. */
-static struct ban_made count_denial(struct evaluation *evaluation, const struct target *target)
+static struct ban_made count_for_ban(struct evaluation *evaluation, const struct target *target)
 {
     assert(target->over && target_has_ban(target));
     bool is_new;
@@ -150,7 +150,7 @@ void evaluation_count_denials(struct evaluation *evaluation)
         if (!target_asks(target) || !target_has_ban(target) || !target->over || target->banned ||
             target->decision.outcome != STINT_DENY || target->hits == TARGET_HITS_CHARGE)
             continue; /* a charge means that it was served */
-        struct ban_made made = count_denial(evaluation, target);
+        struct ban_made made = count_for_ban(evaluation, target);
         evaluation->bans_lost += made.is_lost;
         if (made.until_ns == 0)
             continue;

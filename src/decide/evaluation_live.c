@@ -456,14 +456,15 @@ static void ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t mo
 /* For a refused request, the targets that had capacity: their numbers, as nothing was taken. */
 static void count_denial(struct evaluation *evaluation)
 {
-    struct target *free[TARGETS_MAX];
+    struct target *passed[TARGETS_MAX];
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
+        assert(!target->is_settled || target_asks(target)); /* its own decision did it */
         if (target_asks(target) && !target->over && !target->is_settled)
-            free[n++] = target;
+            passed[n++] = target;
     }
-    evaluation_look(evaluation, free, n);
+    evaluation_look(evaluation, passed, n);
     if (evaluation_is_to_wait(evaluation))
         return;
     if (evaluation->retry_until_ns > 0) {
