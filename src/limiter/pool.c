@@ -237,6 +237,28 @@ static bool allocate(struct stint_pool *pool)
            pool->round != NULL;
 }
 
+static void set_name(struct stint_pool *pool, struct stint_table *table, const char *name,
+                     size_t name_len)
+{
+    pool->table = table;
+    pool->name_len = name_len;
+    if (name_len > 0)
+        memcpy(pool->name, name, name_len);
+}
+
+int pool_check_new(struct stint_table *table, const struct stint_pool_options *options,
+                   uint32_t *n_new, struct stint_error *error)
+{
+    assert(table_is_valid(table));
+    struct stint_pool named = {0};
+    size_t name_len;
+    int code = check_options(table, options, &name_len, error);
+    if (code != 0)
+        return code;
+    set_name(&named, table, options->name, name_len);
+    return pool_record_check(table, hash_names(&named, "", 0), n_new, error);
+}
+
 int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
                     const struct stint_pool_options *options, struct stint_error *error)
 {
@@ -251,12 +273,9 @@ int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
     struct stint_pool *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a pool");
-    made->table = table;
     made->order = options->order;
     made->keys_max = options->keys_max > 0 ? options->keys_max : KEYS_DEFAULT;
-    made->name_len = name_len;
-    if (name_len > 0)
-        memcpy(made->name, options->name, name_len);
+    set_name(made, table, options->name, name_len);
     if (!allocate(made))
         code = err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", made->keys_max);
     else

@@ -76,6 +76,13 @@ static inline bool pool_key_is_valid(const struct pool_key *key)
 void pool_lock_shared(struct stint_pool *pool);
 void pool_unlock_shared(struct stint_pool *pool);
 
+/*
+ * Whether stint_pool_open() would make it, beside others that were checked before: *n_new of these
+ * need space in the table, 0 at first.
+ */
+int pool_check_new(struct stint_table *table, const struct stint_pool_options *options,
+                   uint32_t *n_new, struct stint_error *error);
+
 /* NULL, with an error, if there is none of this name. */
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error);
 /*

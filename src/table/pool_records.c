@@ -5,7 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
+#define FULL "the table knows %u pools already"
+
 static const struct pair no_name;
+
+static struct pair name_of(struct hash128 hash)
+{
+    return (struct pair){hash.lo, hash.hi | 1};
+}
 
 static struct pool_record *record_at(const struct stint_table *table, uint32_t i)
 {
@@ -44,16 +51,25 @@ int pool_record_open(struct stint_table *table, struct hash128 name, struct pool
                      struct stint_error *error)
 {
     assert(table_is_valid(table));
-    struct pair pair = {name.lo, name.hi | 1};
+    struct pair pair = name_of(name);
     *record = find(table, pair, false);
     if (*record == NULL)
         *record = find(table, pair, true);
     if (*record == NULL)
-        return err_set(error, STINT_E_FULL, "the table knows %u pools already",
-                       table->region.fixed.pools_max);
+        return err_set(error, STINT_E_FULL, FULL, table->region.fixed.pools_max);
     /* relaxed: used only after all processes that have the table open have ended. */
     __atomic_store_n(&(*record)->check, check_of(table, pair), __ATOMIC_RELAXED);
     return 0;
+}
+
+int pool_record_check(struct stint_table *table, struct hash128 name, uint32_t *n_new,
+                      struct stint_error *error)
+{
+    uint32_t pools_max = table->region.fixed.pools_max;
+    *n_new += find(table, name_of(name), false) == NULL;
+    return pool_records_used(table) + *n_new <= pools_max
+               ? 0
+               : err_set(error, STINT_E_FULL, FULL, pools_max);
 }
 
 /* A damaged record is dropped: its pool makes a new one, and begins with the first turn. */

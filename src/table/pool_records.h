@@ -21,6 +21,13 @@ _Static_assert(sizeof(struct pool_record) == POOL_RECORD_SIZE, "regions count on
 int pool_record_open(struct stint_table *table, struct hash128 name, struct pool_record **record,
                      struct stint_error *error);
 
+/*
+ * Whether it could be opened, and no others are opened before than those checked before. *n_new: of
+ * these, how many need a free record; counted on.
+ */
+int pool_record_check(struct stint_table *table, struct hash128 name, uint32_t *n_new,
+                      struct stint_error *error);
+
 /* Reads the next turn, and advances it: false if another caller was faster. */
 static inline uint64_t pool_record_turn(const struct pool_record *record)
 {

@@ -483,9 +483,10 @@ static struct pools_key key_of(struct span name, const struct configured_quotas 
         .name = name, .quotas = quotas->specs, .n_quotas = quotas->n_specs, .weight = weight};
 }
 
-/* now_ns: NULL to check it only. */
+/* now_ns: NULL to check it only, beside the other new pools. */
 static int define_pool(const struct configured_pool *pool, const struct pool_keys *named,
-                       struct pools *pools, const uint64_t *now_ns, struct stint_error *error)
+                       struct pools *pools, struct pools_new *new, const uint64_t *now_ns,
+                       struct stint_error *error)
 {
     struct pools_key *keys = calloc(pool->n_keys + named->n_keys + 1, sizeof(*keys));
     size_t n_keys = 0;
@@ -503,19 +504,19 @@ static int define_pool(const struct configured_pool *pool, const struct pool_key
                                                 .order = pool->order,
                                                 .keys = keys,
                                                 .n_keys = n_keys};
-    int code = now_ns == NULL ? pools_check(pools, &definition, error)
+    int code = now_ns == NULL ? pools_check(pools, &definition, new, error)
                               : pools_define(pools, &definition, *now_ns, error);
     free(keys);
     return code;
 }
 
 static int read_and_define(const struct configured_pool *pool, struct pools *pools,
-                           const uint64_t *now_ns, struct stint_error *error)
+                           struct pools_new *new, const uint64_t *now_ns, struct stint_error *error)
 {
     struct pool_keys named = {0};
     int code = pool->keys_file != NULL ? read_names_of_file(&named, pool->keys_file, error) : 0;
     if (code == 0)
-        code = define_pool(pool, &named, pools, now_ns, error);
+        code = define_pool(pool, &named, pools, new, now_ns, error);
     pool_keys_deinit(&named);
     return code;
 }
@@ -523,10 +524,11 @@ static int read_and_define(const struct configured_pool *pool, struct pools *poo
 int configured_pools_define(const struct configured_pools *configured, struct pools *pools,
                             const uint64_t *now_ns, struct stint_error *error)
 {
+    struct pools_new new = {0};
     for (size_t i = 0; i < configured->n_pools; i++) {
         const struct configured_pool *pool = &configured->pools[i];
         struct stint_error why;
-        int code = read_and_define(pool, pools, now_ns, &why);
+        int code = read_and_define(pool, pools, &new, now_ns, &why);
         if (code != 0)
             return err_set(error, code, "%s:%" PRIu32 ":%" PRIu32 ": %s", configured->path,
                            pool->position.line, pool->position.column, why.message);

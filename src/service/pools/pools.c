@@ -139,6 +139,15 @@ static struct stint_table *table_of(const struct pools *pools, bool is_in_store)
 
 /* ---- Definitions of pools in the table ------------------------------------------------------- */
 
+/* The state that all steps of one definition share. */
+struct definition {
+    const struct pools_definition *given;
+    struct parsed_keys keys;
+    struct hash128 mark;
+    uint64_t now_ns;
+    struct pools_new *checked; /* it is only checked, beside these. NULL: it is made */
+};
+
 static bool is_same_key(const struct pool_key *stands, const struct stint_pool_key *wanted)
 {
     assert(wanted->n_quotas <= STINT_POOL_QUOTAS_MAX);
@@ -200,17 +209,21 @@ static struct named_pool *add_pool(struct pools *pools, const struct named_pool 
     return pool;
 }
 
-static int open_pool(struct pools *pools, const struct pools_definition *definition,
+/* Opens it, or only checks whether it could be opened. */
+static int open_pool(struct pools *pools, const struct definition *definition,
                      struct named_pool **pool, struct stint_error *error)
 {
+    const struct pools_definition *given = definition->given;
     struct named_pool made = {.in_store = NULL};
-    size_t least = definition->n_keys > KEYS_MAX_DEFAULT ? definition->n_keys : KEYS_MAX_DEFAULT;
+    size_t least = given->n_keys > KEYS_MAX_DEFAULT ? given->n_keys : KEYS_MAX_DEFAULT;
     const struct stint_pool_options options = {
         .name = made.name.text,
-        .order = definition->order,
-        .keys_max = definition->keys_max > 0 ? definition->keys_max : least,
+        .order = given->order,
+        .keys_max = given->keys_max > 0 ? given->keys_max : least,
     };
-    int code = pools_name_copy(&made.name, definition->name, "pool", error);
+    int code = pools_name_copy(&made.name, given->name, "pool", error);
+    if (code == 0 && definition->checked != NULL)
+        return pool_check_new(pools->table, &options, &definition->checked->n_in_table, error);
     if (code == 0)
         code = stint_pool_open(&made.in_table, pools->table, &options, error);
     if (code == 0)
@@ -232,15 +245,6 @@ static int check_fits(const struct stint_pool *pool, const struct pools_definiti
     return 0;
 }
 
-/* The state that all steps of one definition share. */
-struct definition {
-    const struct pools_definition *given;
-    struct parsed_keys keys;
-    struct hash128 mark;
-    uint64_t now_ns;
-    bool is_made; /* false: the definition is only checked */
-};
-
 static bool is_in_force(const struct named_pool *pool, const struct definition *definition)
 {
     return pool != NULL && memcmp(&definition->mark, &pool->defined, sizeof(pool->defined)) == 0;
@@ -249,15 +253,12 @@ static bool is_in_force(const struct named_pool *pool, const struct definition *
 static int define_in_table(struct pools *pools, const struct definition *definition,
                            struct named_pool *pool, struct stint_error *error)
 {
-    int code = pool != NULL ? check_fits(pool->in_table, definition->given, error) : 0;
-    if (code != 0 || !definition->is_made || is_in_force(pool, definition))
+    int code = pool != NULL ? check_fits(pool->in_table, definition->given, error)
+                            : open_pool(pools, definition, &pool, error);
+    if (code != 0 || definition->checked != NULL || is_in_force(pool, definition))
         return code;
-    if (pool == NULL)
-        code = open_pool(pools, definition->given, &pool, error);
-    if (code == 0)
-        code = apply(pool->in_table, &definition->keys, definition->now_ns, error);
-    if (pool != NULL)
-        pool->defined = code == 0 ? definition->mark : (struct hash128){0, 0};
+    code = apply(pool->in_table, &definition->keys, definition->now_ns, error);
+    pool->defined = code == 0 ? definition->mark : (struct hash128){0, 0};
     return code;
 }
 
@@ -273,7 +274,7 @@ static int define_in_store(struct pools *pools, const struct definition *definit
         code = store_pool_new(&made.in_store, &pools->stores, given, &definition->keys, error);
     if (code == 0 && pool != NULL)
         code = store_pool_check_fits(pool->in_store, made.in_store, error);
-    if (code != 0 || !definition->is_made || is_in_force(pool, definition)) {
+    if (code != 0 || definition->checked != NULL || is_in_force(pool, definition)) {
         store_pool_free(made.in_store);
     } else if (pool == NULL) {
         add_pool(pools, &made);
@@ -293,7 +294,10 @@ static int define(struct pools *pools, const struct definition *definition,
         return err_set(error, STINT_E_MISMATCH,
                        "the store of pool %s cannot be changed while the server runs",
                        pool->name.text);
-    if (pool == NULL && pools->n_pools == POOLS_MAX)
+    size_t n_pools = pools->n_pools;
+    if (pool == NULL && definition->checked != NULL)
+        n_pools += definition->checked->n++;
+    if (pool == NULL && n_pools >= POOLS_MAX)
         return err_set(error, STINT_E_FULL, "a server has at most %d pools", POOLS_MAX);
     return is_in_store ? define_in_store(pools, definition, pool, error)
                        : define_in_table(pools, definition, pool, error);
@@ -317,15 +321,17 @@ static int check_or_define(struct pools *pools, struct definition *definition,
 }
 
 int pools_check(struct pools *pools, const struct pools_definition *definition,
-                struct stint_error *error)
+                struct pools_new *new, struct stint_error *error)
 {
-    return check_or_define(pools, &(struct definition){.given = definition}, error);
+    assert(new != NULL);
+    struct definition checked = {.given = definition, .checked = new};
+    return check_or_define(pools, &checked, error);
 }
 
 int pools_define(struct pools *pools, const struct pools_definition *definition, uint64_t now_ns,
                  struct stint_error *error)
 {
-    struct definition made = {.given = definition, .now_ns = now_ns, .is_made = true};
+    struct definition made = {.given = definition, .now_ns = now_ns};
     return check_or_define(pools, &made, error);
 }
 

@@ -69,9 +69,17 @@ struct pools_definition {
 int pools_define(struct pools *pools, const struct pools_definition *definition, uint64_t now_ns,
                  struct stint_error *error);
 
-/* Whether pools_define() would reject the definition now; makes nothing. */
+/* New pools among definitions that are checked before any of them is made. Zeroed: none yet. */
+struct pools_new {
+    size_t n;
+    uint32_t n_in_table; /* that need space there */
+};
+/*
+ * Whether pools_define() would reject the definition after those that were checked with the same
+ * `new`; makes nothing.
+ */
 int pools_check(struct pools *pools, const struct pools_definition *definition,
-                struct stint_error *error);
+                struct pools_new *new, struct stint_error *error);
 
 /* A pool whose calls may have an id; STINT_E_SYNTAX for one in a store. */
 int pools_in_table(struct pools *pools, struct span name, struct stint_pool **pool,

@@ -28,8 +28,9 @@ TEARDOWN
     stint_table_close(fixture->table);
 }
 
-/* A definition with keys "a", "b", … of one quota each. */
-static int define(struct pools *pools, const char *name, const char *keys, const char *quota)
+/* A definition with keys "a", "b", … of one quota each; with `new` it is only checked. */
+static int check_or_define(struct pools *pools, const char *name, const char *keys,
+                           const char *quota, struct pools_new *new)
 {
     struct span quotas[26];
     struct pools_key made[26];
@@ -41,7 +42,13 @@ static int define(struct pools *pools, const char *name, const char *keys, const
     }
     const struct pools_definition definition = {
         .name = span_of_text(name), .keys = made, .n_keys = n};
-    return pools_define(pools, &definition, START, &error);
+    return new != NULL ? pools_check(pools, &definition, new, &error)
+                       : pools_define(pools, &definition, START, &error);
+}
+
+static int define(struct pools *pools, const char *name, const char *keys, const char *quota)
+{
+    return check_or_define(pools, name, keys, quota, NULL);
 }
 
 static struct stint_pool_answer next(struct pools *pools, const char *name, uint64_t now_ns)
@@ -101,6 +108,30 @@ TEST(test_what_a_key_has_used_goes_on_under_the_same_quota)
     assert_null(next(fixture->pools, "p", START).name);
     assert_int_equal(define(fixture->pools, "p", "abc", "3/1m"), 0);
     assert_string_equal(next(fixture->pools, "p", START).name, "c");
+}
+
+/* All pools of a configuration are checked before the first is made: each counts for the next. */
+TEST(test_new_pools_are_checked_together)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
+                                        "j", "k", "l", "m", "n", "o", "p", "q", "r"};
+    const size_t most = 16; /* in a table by default */
+    struct pools_new new = {0};
+    assert_int_equal(define(fixture->pools, names[0], "abc", "5/1m"), 0);
+    for (size_t i = 0; i < most; i++)
+        assert_int_equal(check_or_define(fixture->pools, names[i], "ab", "5/1m", &new), 0);
+    assert_int_equal(check_or_define(fixture->pools, names[most], "ab", "5/1m", &new),
+                     STINT_E_FULL);
+    assert_string_equal(error.message, "the table knows 16 pools already");
+    assert_int_equal(check_or_define(fixture->pools, "", "ab", "5/1m", &new), STINT_E_RANGE);
+    assert_int_equal(pools_count(fixture->pools), 1);
+    assert_string_equal(names_of(fixture->pools, names[0]), "abc");
+    for (size_t i = 1; i < most; i++)
+        assert_int_equal(define(fixture->pools, names[i], "ab", "5/1m"), 0);
+    new = (struct pools_new){0};
+    assert_int_equal(check_or_define(fixture->pools, names[0], "ab", "5/1m", &new), 0);
+    assert_int_equal(check_or_define(fixture->pools, names[most], "ab", "5/1m", &new),
+                     STINT_E_FULL);
 }
 
 TEST(test_a_definition_that_is_refused_changes_nothing)
