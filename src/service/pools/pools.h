@@ -13,8 +13,8 @@
  * arguments, STINT_E_MISMATCH for a key that exists already, STINT_E_FULL where there is no free
  * space, STINT_E_SYSTEM for a store that does not answer.
  */
-#ifndef STINT_SERVICE_POOLS_H
-#define STINT_SERVICE_POOLS_H
+#ifndef STINT_SERVICE_POOLS_POOLS_H
+#define STINT_SERVICE_POOLS_POOLS_H
 
 #include "decide/backend_pool.h"
 #include "decide/pending.h"
