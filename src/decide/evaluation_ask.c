@@ -345,10 +345,15 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
                 true;
         return answer->each[0];
     }
-    /* What does not decide needs no fallback: a candidate, or a reset but for its error. */
-    bool is_reset = one->verb == REQUEST_RESET && target->on_error != RULE_STORE_ERROR_ERROR;
-    if (quota != target->quota || is_reset)
-        return (struct stint_decision){.outcome = STINT_ALLOW, .granted = one->cost};
+    /* What does not decide needs no fallback, and a limit in shadow mode allows where it fails. */
+    bool is_reset = one->verb == REQUEST_RESET;
+    bool decides = target->on_error == RULE_STORE_ERROR_ERROR
+                       ? is_reset || target->part == TARGET_LIVE
+                       : !is_reset;
+    uint32_t limit = most_units(quota);
+    if (quota != target->quota || !decides)
+        return (struct stint_decision){
+            .outcome = STINT_ALLOW, .granted = one->cost, .limit = limit, .remaining = limit};
     fallback(evaluation, target, one->verb, answer->error);
     if (target->fallback == FALLBACK_LOCAL) {
         struct stint_ask local = *one;

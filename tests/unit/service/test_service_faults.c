@@ -196,6 +196,9 @@ static void serve_two_stores(struct fake_store *blue, bool is_late)
         "descriptors:\n"
         "  - key: a\n"
         "    rate_limit: {unit: minute, requests_per_unit: 3, store: red, on_store_error: error}\n"
+        "  - key: try\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 3, store: red, on_store_error: error}\n"
+        "    shadow_mode: true\n"
         "  - key: b\n"
         "    rate_limit: {unit: minute, requests_per_unit: 3, store: blue}\n";
     static struct backend *stores[2];
@@ -230,6 +233,25 @@ TEST(test_an_error_of_one_store_gives_back_what_another_granted)
         assert_int_equal(decided("a=1; b=1")->statuses[1].decision.remaining, 2);
         fake_store_end(&blue);
     }
+}
+
+TEST(test_a_limit_in_shadow_mode_makes_no_error)
+{
+    static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE_UPTO, REQUEST_CHARGE, REQUEST_PEEK};
+    struct fake_store blue;
+    struct asked asked;
+    serve_two_stores(&blue, false);
+    for (size_t i = 0; i < N(verbs); i++) {
+        struct request *request = descriptors_of(&asked, "try=1; b=1");
+        request->verb = verbs[i];
+        assert_int_equal(ask(&shared.s, request)->error, REPLY_DECIDED);
+        assert_int_equal(shared.s.reply.statuses[0].decision.outcome, STINT_ALLOW);
+        assert_int_equal(shared.s.reply.statuses[1].decision.remaining, i < 3 ? 2 - i : 0);
+    }
+    struct request *request = descriptors_of(&asked, "try=1");
+    request->verb = REQUEST_RESET;
+    assert_int_equal(ask(&shared.s, request)->error, REPLY_UNAVAILABLE);
+    fake_store_end(&blue);
 }
 
 TEST(test_an_error_waits_for_what_comes_back)
