@@ -75,6 +75,12 @@ static bool refuses_id(const struct evaluation *evaluation, size_t at)
     return store->ops->refuses_ids != NULL && store->ops->refuses_ids(store);
 }
 
+static void fail(struct evaluation *evaluation, const char *why)
+{
+    evaluation->fault = BACKEND_FAILED;
+    evaluation->fault_message = why;
+}
+
 /* NULL where there is no answer yet, or never will be: evaluation.is_waiting or .fault. */
 static const struct backend_answer *ask(struct evaluation *evaluation, size_t store,
                                         struct backend_request *asked)
@@ -85,8 +91,7 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
     const struct backend_answer *answer =
         pending_ask(evaluation->pending, store_at(evaluation, store), asked);
     if (evaluation->pending->loss != NULL) {
-        evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = evaluation->pending->loss;
+        fail(evaluation, evaluation->pending->loss);
         return NULL;
     }
     if (answer == NULL) {
@@ -204,8 +209,7 @@ static void fallback(struct evaluation *evaluation, struct target *target, uint8
     if (target->fallback != FALLBACK_NONE)
         return;
     if (target->on_error == RULE_STORE_ERROR_ERROR) {
-        evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = why;
+        fail(evaluation, why);
         return;
     }
     target->fallback = (uint8_t)(note_policy(evaluation, target, verb) + 1);
@@ -345,13 +349,14 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
                 true;
         return answer->each[0];
     }
-    /* What does not decide needs no fallback, and a limit in shadow mode allows where it fails. */
-    bool is_reset = one->verb == REQUEST_RESET;
-    bool decides = target->on_error == RULE_STORE_ERROR_ERROR
-                       ? is_reset || target->part == TARGET_LIVE
-                       : !is_reset;
     uint32_t limit = most_units(quota);
-    if (quota != target->quota || !decides)
+    if (quota == target->quota && one->verb == REQUEST_RESET) { /* it decides nothing */
+        fail(evaluation, answer->error);
+        return (struct stint_decision){.outcome = STINT_ALLOW, .limit = limit};
+    }
+    /* A limit in shadow mode allows where it fails. */
+    if (quota != target->quota ||
+        (target->on_error == RULE_STORE_ERROR_ERROR && target->part != TARGET_LIVE))
         return (struct stint_decision){
             .outcome = STINT_ALLOW, .granted = one->cost, .limit = limit, .remaining = limit};
     fallback(evaluation, target, one->verb, answer->error);
@@ -576,8 +581,7 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
     const struct backend_answer *answer = ask(evaluation, evaluation->targets[0].store, &asked);
     if (answer == NULL || answer->outcome == BACKEND_DECIDED)
         return answer;
-    evaluation->fault = BACKEND_FAILED;
-    evaluation->fault_message = answer->error;
+    fail(evaluation, answer->error);
     return NULL;
 }
 
