@@ -68,18 +68,18 @@ static inline void answer_get(struct server *server, const char *key)
     answer(server, "\r\n");
 }
 
-/* What it says to a write; the value is written where it says HD. */
+/* What it says to a write: 'M' adds, 'C' compares. The value is written where it says HD. */
 static inline const char *write_value(struct server *server, const char *key, struct value *written,
-                                      uint64_t compared, bool adds)
+                                      uint64_t compared, char flag)
 {
     struct value *value = find(server, key);
     if (server->fault != NULL)
         return server->fault;
-    if (adds && value != NULL)
+    if (flag == 'M' && value != NULL)
         return "NS\r\n";
-    if (!adds && value == NULL)
+    if (flag == 'C' && value == NULL)
         return "NF\r\n";
-    if (!adds && value->number != compared)
+    if (flag == 'C' && value->number != compared)
         return "EX\r\n";
     if (value == NULL) {
         assert_in_range(server->n_values, 0, VALUES_MAX - 1);
@@ -95,14 +95,16 @@ static inline size_t do_write(struct server *server, const char *line, const cha
 {
     struct value written = {.len = 0};
     unsigned long long ttl, number = 0;
-    char key[256], flag;
+    char key[256], flag = '\0';
+    char words[512];
+    snprintf(words, sizeof(words), "%.*s", (int)(end - line), line);
     assert_in_range(
-        sscanf(line, "ms %255s %zu T%llu %c%llu", key, &written.len, &ttl, &flag, &number), 4, 5);
+        sscanf(words, "ms %255s %zu T%llu %c%llu", key, &written.len, &ttl, &flag, &number), 3, 5);
     assert_in_range(written.len, 1, sizeof(written.bytes));
     snprintf(written.key, sizeof(written.key), "%s", key);
     written.ttl_s = ttl;
     memcpy(written.bytes, end + 2, written.len);
-    answer(server, write_value(server, key, &written, number, flag == 'M'));
+    answer(server, write_value(server, key, &written, number, flag));
     return written.len + 2;
 }
 

@@ -51,8 +51,9 @@ struct work {
     enum phase phase;
     uint8_t verb; /* enum request_verb */
     bool is_virtual, has_failed, is_ticket;
-    uint8_t id[BACKEND_ID_LEN];  /* of the ticket */
-    uint64_t ticket_ns;          /* for which it is good */
+    bool is_denied;             /* the caller was told so: what is charged all the same goes back */
+    uint8_t id[BACKEND_ID_LEN]; /* of the ticket */
+    uint64_t ticket_ns;         /* for which it is good */
     uint32_t most, each, failed; /* take_upto */
     size_t n_items, n_parts, n_waiting;
     uint8_t part_of[STINT_ITEMS_MAX];
@@ -341,7 +342,7 @@ static void look(struct work *work, uint64_t now_ns)
 /* All have been peeked: the next phase. True: it continues. */
 static bool go_on_from_look(struct work *work, uint64_t now_ns)
 {
-    if (!all_decided(work) || !all_allowed(work))
+    if (work->is_denied || !all_decided(work) || !all_allowed(work))
         return false;
     if (work->verb == REQUEST_TAKE_UPTO) {
         if (work->most == 0)
@@ -357,9 +358,11 @@ static bool go_on_from_look(struct work *work, uint64_t now_ns)
     return true;
 }
 
+/* What was charged stays if all was, and the caller was not told otherwise meanwhile. */
 static bool go_on_from_taking(struct work *work, uint64_t now_ns)
 {
-    if (all_decided(work) && all_allowed(work))
+    bool is_short = work->phase == PHASE_TAKING && !(all_decided(work) && all_allowed(work));
+    if (!work->is_denied && !is_short)
         return false;
     undo(work, now_ns);
     return true;
@@ -382,9 +385,17 @@ static enum backend_error fault_of(const struct work *work)
         if (work->parts[i].outcome == CELL_LOST || work->parts[i].outcome == CELL_LATE)
             return work->parts[i].outcome == CELL_LOST ? BACKEND_ERROR_LOST : BACKEND_ERROR_LATE;
     for (size_t i = 0; i < work->n_parts; i++)
-        if (work->parts[i].outcome == CELL_REFUSED)
+        if (work->parts[i].outcome == CELL_REFUSED && !work->parts[i].is_waiting)
             return BACKEND_ERROR_OTHER;
     return BACKEND_ERROR_STATE;
+}
+
+static void tell_result(struct work *work, uint64_t now_ns)
+{
+    if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
+        work_fail(work, fault_of(work), work->store->cells_fault.message, now_ns);
+    else
+        answer(work, now_ns);
 }
 
 /* All parts are in: the next phase, or the answer. */
@@ -394,19 +405,14 @@ static void go_on(struct work *work, uint64_t now_ns)
     do {
         if (work->phase == PHASE_LOOKING)
             goes_on = go_on_from_look(work, now_ns);
-        else if (work->phase == PHASE_TAKING)
-            goes_on = go_on_from_taking(work, now_ns);
         else if (work->phase == PHASE_UNDOING)
             goes_on = go_on_from_undoing(work, now_ns);
         else
-            goes_on = false;
+            goes_on = go_on_from_taking(work, now_ns);
     } while (goes_on && work->n_waiting == 0);
     if (goes_on)
         return;
-    if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
-        work_fail(work, fault_of(work), work->store->cells_fault.message, now_ns);
-    else
-        answer(work, now_ns);
+    tell_result(work, now_ns);
     work_end(work);
 }
 
@@ -434,10 +440,11 @@ static void work_start(struct work *work, uint64_t now_ns)
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
 
-/* A list that is being taken goes on to its end, and is taken back if need be. */
+/* What may be charged, and is not to stay so. */
 static bool work_must_go_on(const struct work *work)
 {
-    return work->n_parts > 1 && (work->phase == PHASE_TAKING || work->phase == PHASE_UNDOING);
+    bool is_taken = work->phase == PHASE_TAKING || work->phase == PHASE_UNDOING;
+    return work->is_denied || (work->n_parts > 1 && is_taken);
 }
 
 /* The worst state of any of its keys. */
@@ -450,6 +457,19 @@ static enum cell_wait wait_of(const struct work *work, uint64_t now_ns)
     return waits_for[CELL_WAITS_FOR_REPLY]        ? CELL_WAITS_FOR_REPLY
            : waits_for[CELL_WAITS_FOR_CONNECTION] ? CELL_WAITS_FOR_CONNECTION
                                                   : CELL_WAITS_FOR_TURN;
+}
+
+/* Only a swap that is in progress may still charge something; it is waited for. */
+static void withdraw(struct work *work)
+{
+    work->is_denied = true;
+    for (size_t i = 0; i < work->n_parts; i++) {
+        struct part *part = &work->parts[i];
+        if (!part->is_waiting || cells_withdraw(&part->ask))
+            continue;
+        part->is_waiting = false;
+        work->n_waiting--;
+    }
 }
 
 /*
@@ -472,6 +492,7 @@ static void deny_busy(struct work *work, uint64_t now_ns)
         op->answer.each[i].limit = most_units(&part->quota);
     }
     op->answer.sum = op->answer.each[0];
+    withdraw(work);
     tell(work, now_ns);
 }
 
@@ -482,8 +503,8 @@ static void work_be_late(struct work *work, uint64_t now_ns)
     bool may_deny = work->verb == REQUEST_TAKE || work->verb == REQUEST_TAKE_UPTO;
     if (wait == CELL_WAITS_FOR_TURN && work->op != NULL)
         work->store->metrics.busy++;
-    if (work->phase == PHASE_UNDOING && !work->has_failed)
-        answer(work, now_ns);
+    if (work->phase == PHASE_UNDOING)
+        tell_result(work, now_ns);
     else if (wait == CELL_WAITS_FOR_TURN && may_deny)
         deny_busy(work, now_ns);
     else if (wait == CELL_WAITS_FOR_TURN)
@@ -709,10 +730,15 @@ static void end_late(struct work *work, uint64_t now_ns)
 {
     bool was_wanted = work->op != NULL;
     work_be_late(work, now_ns);
-    if (was_wanted && work_must_go_on(work))
-        work->deadline_ns = now_ns + UNDO_NS;
-    else
+    if (!was_wanted || !work_must_go_on(work)) {
+        if (work->phase == PHASE_UNDOING)
+            count_undone(work);
         work_end(work);
+        return;
+    }
+    work->deadline_ns = now_ns + UNDO_NS;
+    if (work->n_waiting == 0)
+        go_on(work, now_ns);
 }
 
 static struct work *find_late(struct store *store, uint64_t now_ns)

@@ -350,7 +350,7 @@ static void append(struct cell *cell, struct cell_ask *ask, uint64_t now_ns)
     ask->began_ns = now_ns;
     ask->has_lost = false;
     ask->cell = cell;
-    ask->is_decided = ask->is_due = false;
+    ask->is_decided = ask->is_due = ask->is_withdrawn = false;
     *(cell->first != NULL ? &cell->last->next : &cell->first) = ask;
     cell->last = ask;
 }
@@ -405,6 +405,14 @@ void cells_forget(struct cell_ask *ask)
     ask->cell = NULL;
     if (cell->first == NULL && (cell->state == CELL_WAITING || cell->state == CELL_RESTING))
         drop(cell);
+}
+
+bool cells_withdraw(struct cell_ask *ask)
+{
+    ask->is_withdrawn = ask->cell->state == CELL_ASKING && ask->is_decided;
+    if (!ask->is_withdrawn)
+        cells_forget(ask);
+    return ask->is_withdrawn;
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
@@ -667,6 +675,10 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
                    struct stint_error *error)
 {
     bool had_changed = state->has_changed;
+    ask->is_decided = true;
+    ask->outcome = CELL_REFUSED;
+    if (ask->is_withdrawn)
+        return false;
     state->has_changed = false;
     if (!ask->step.is_virtual)
         ask->step.now_ns = wall_ns;
@@ -679,7 +691,6 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
     }
     ask->at_ns = ask->step.now_ns;
     ask->outcome = code == 0 ? CELL_DECIDED : code == STINT_E_GONE ? CELL_GONE : CELL_UNUSABLE;
-    ask->is_decided = true;
     bool has_changed = state->has_changed;
     state->has_changed |= had_changed;
     return has_changed;

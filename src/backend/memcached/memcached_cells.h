@@ -44,6 +44,7 @@ struct cell_ask {
     bool is_decided; /* on the state that was read */
     bool is_due;     /* to be answered */
     bool has_lost;   /* part of a swap, at another store */
+    bool is_withdrawn;
 };
 
 /*
@@ -66,6 +67,11 @@ enum cell_wait {
 enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns);
 /* The answer is no longer wanted; the decision may still be done. */
 void cells_forget(struct cell_ask *ask);
+/*
+ * Forgets it, unless a swap with it is in progress: true, it is answered after that swap, as
+ * REFUSED where the swap failed.
+ */
+bool cells_withdraw(struct cell_ask *ask);
 /* When to call wake() at the latest: some cell has waited for its turn, or the nodes' clocks are to
  * be compared. */
 uint64_t cells_deadline(const struct cells *cells);

@@ -5,11 +5,11 @@
  */
 #include "unit/test_memcached.h"
 
+#define A_NAME "p:{a}window,10000000,24:r:"
 #define K_NAME "p:{k}window,10000000,24:r:"
 
 /* Each time another writes between its read and its swap. */
-static void lose_until_late(struct asked *asked, struct server *server, const char *spec,
-                            const char *name)
+static void lose_for_long(struct server *server, const char *spec, const char *name)
 {
     for (uint64_t lost = metrics()->conflicts, i = 1; i <= 25; i++) {
         assert_true(run_one(server)); /* the read */
@@ -18,6 +18,12 @@ static void lose_until_late(struct asked *asked, struct server *server, const ch
             assert_true(run_one(server)); /* the swap, and what goes with it */
         now_ns += 2 * MS;
     }
+}
+
+static void lose_until_late(struct asked *asked, struct server *server, const char *spec,
+                            const char *name)
+{
+    lose_for_long(server, spec, name);
     assert_int_equal(asked->n_answers, 0);
     memcached_backend_wake(store, now_ns);
 }
@@ -40,6 +46,64 @@ TEST(who_is_never_fast_enough_is_denied)
     lose_until_late(&asked, server, "window 500/10s", "p:{k}window,10000000,24:r:");
     assert_failed(&asked, BACKEND_ERROR_BUSY);
     assert_int_equal(metrics()->busy, 2);
+}
+
+/* The swap that is sent when the denial is told succeeds, and is taken back. */
+TEST(a_take_that_was_denied_as_busy_stays_uncharged)
+{
+    struct asked asked;
+    struct server *server = server_of("window 500/10s", "k");
+    start_one(&asked, REQUEST_TAKE, "window 500/10s", "k", 3);
+    lose_for_long(server, "window 500/10s", K_NAME);
+    assert_true(run_one(server)); /* the read; the swap is sent */
+    memcached_backend_wake(store, now_ns);
+    assert_decided(&asked, STINT_DENY, 0);
+    run_all();
+    assert_int_equal(left_of("window 500/10s", "k"), 500 - 25);
+    assert_int_equal(metrics()->kept, 0);
+}
+
+/* It fails: the take is not tried again. */
+TEST(a_take_that_was_denied_as_busy_is_over_where_its_swap_fails)
+{
+    struct asked asked;
+    struct server *server = server_of("window 500/10s", "k");
+    start_one(&asked, REQUEST_TAKE, "window 500/10s", "k", 3);
+    lose_for_long(server, "window 500/10s", K_NAME);
+    assert_true(run_one(server));
+    memcached_backend_wake(store, now_ns);
+    assert_decided(&asked, STINT_DENY, 0);
+    unsigned writes = server->writes;
+    rival_takes(server, "window 500/10s", K_NAME, 1);
+    run_all();
+    assert_int_equal(server->writes, writes);
+    assert_int_equal(left_of("window 500/10s", "k"), 500 - 26);
+}
+
+/* One key of a list is charged, the other one waits for its turn. */
+TEST(a_list_that_was_denied_as_busy_stays_uncharged)
+{
+    struct asked asked = {.n_answers = 0};
+    struct server *server = server_of("gcra 400/10s", "b");
+    add(&asked, "window 5/10s", "a", 3);
+    add(&asked, "gcra 400/10s", "b", 3);
+    start(&asked, REQUEST_TAKE);
+    while (all_reads() < 3)
+        assert_true(run_one(&servers[0]) || run_one(&servers[1]));
+    for (int i = 0; i < 60; i++) {
+        rival_takes(server, "gcra 400/10s", "p:{b}gcra:r:", 1);
+        run_one(&servers[0]);
+        run_one(&servers[1]);
+        now_ns += MS;
+    }
+    assert_int_equal(asked.n_answers, 0);
+    assert_true(find(&servers[0], A_NAME) != NULL || find(&servers[1], A_NAME) != NULL);
+    memcached_backend_wake(store, now_ns);
+    assert_decided(&asked, STINT_DENY, 0);
+    run_all();
+    assert_int_equal(left_of("window 5/10s", "a"), 5);
+    assert_int_equal(left_of("gcra 400/10s", "b"), 400 - 60);
+    assert_int_equal(metrics()->kept, 0);
 }
 
 /* It lost swaps, but then memcached said nothing for most of its time. */
