@@ -57,6 +57,7 @@ struct work {
     uint32_t most, each, failed; /* take_upto */
     size_t n_items, n_parts, n_waiting;
     uint8_t part_of[STINT_ITEMS_MAX];
+    uint32_t costs[STINT_ITEMS_MAX];
     struct part parts[];
 };
 
@@ -153,8 +154,7 @@ static struct stint_decision sum_of(const struct work *work)
             continue;
         list.parts[list.n_parts++] =
             (struct list_part){.index = part->index, .decision = part->decision};
-        if (part->decision.granted < least)
-            least = part->decision.granted;
+        least = (uint32_t)min_u64(least, part->decision.granted);
     }
     struct stint_decision sum = list_sum(&list);
     bool moves =
@@ -185,6 +185,23 @@ static bool all_gone(const struct work *work)
     return true;
 }
 
+/*
+ * A grant is dealt out to equal items in their order; take_upto grants each the same. A ticket does
+ * not know its items: the first of equal ones shows what was moved.
+ */
+static void show_each(struct work *work, struct stint_decision *each)
+{
+    for (size_t i = 0; i < work->n_items; i++) {
+        struct stint_decision *decision = &work->parts[work->part_of[i]].decision;
+        uint32_t most = work->each > 0              ? work->each
+                        : closes_ticket(work->verb) ? UINT32_MAX
+                                                    : work->costs[i];
+        each[i] = *decision;
+        each[i].granted = (uint32_t)min_u64(each[i].granted, most);
+        decision->granted -= each[i].granted;
+    }
+}
+
 static void answer(struct work *work, uint64_t now_ns)
 {
     if (work->op != NULL && closes_ticket(work->verb) && all_gone(work)) {
@@ -199,8 +216,7 @@ static void answer(struct work *work, uint64_t now_ns)
             show_at_rest(work);
         if (work->each > 0 && answer->sum.outcome == STINT_ALLOW)
             answer->sum.granted = work->each;
-        for (size_t i = 0; i < work->n_items; i++)
-            answer->each[i] = work->parts[work->part_of[i]].decision;
+        show_each(work, answer->each);
     }
     tell(work, now_ns);
 }
@@ -324,9 +340,8 @@ static void choose_each(struct work *work)
     uint32_t each = work->most;
     for (size_t i = 0; i < work->n_parts; i++) {
         const struct stint_decision *peek = &work->parts[i].decision;
-        uint32_t space =
-            peek->outcome == STINT_ALLOW ? peek->remaining / work->parts[i].times + 1 : 0;
-        each = space < each ? space : each;
+        bool fits = peek->outcome == STINT_ALLOW;
+        each = (uint32_t)min_u64(each, fits ? peek->remaining / work->parts[i].times + 1 : 0);
     }
     if (work->failed > 0 && each >= work->failed)
         each = work->failed / 2;
@@ -402,14 +417,11 @@ static void tell_result(struct work *work, uint64_t now_ns)
 static void go_on(struct work *work, uint64_t now_ns)
 {
     bool goes_on = false;
-    do {
-        if (work->phase == PHASE_LOOKING)
-            goes_on = go_on_from_look(work, now_ns);
-        else if (work->phase == PHASE_UNDOING)
-            goes_on = go_on_from_undoing(work, now_ns);
-        else
-            goes_on = go_on_from_taking(work, now_ns);
-    } while (goes_on && work->n_waiting == 0);
+    do
+        goes_on = work->phase == PHASE_LOOKING   ? go_on_from_look(work, now_ns)
+                  : work->phase == PHASE_UNDOING ? go_on_from_undoing(work, now_ns)
+                                                 : go_on_from_taking(work, now_ns);
+    while (goes_on && work->n_waiting == 0);
     if (goes_on)
         return;
     tell_result(work, now_ns);
@@ -590,8 +602,8 @@ static struct work *new_work(struct store *store, const struct backend_request *
             free(work);
             return NULL;
         }
-        if (ask->items[i].cost < work->most)
-            work->most = ask->items[i].cost;
+        work->costs[i] = ask->items[i].cost;
+        work->most = (uint32_t)min_u64(work->most, ask->items[i].cost);
     }
     return work;
 }
@@ -760,8 +772,7 @@ void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
         end_late(late, now_ns);
     store->earliest_ns = STINT_NEVER_NS;
     for (const struct work *work = store->first; work != NULL; work = work->next)
-        if (work->deadline_ns < store->earliest_ns)
-            store->earliest_ns = work->deadline_ns;
+        store->earliest_ns = min_u64(store->earliest_ns, work->deadline_ns);
 }
 
 void memcached_backend_changed(struct backend *shared, uint64_t now_ns)

@@ -319,12 +319,44 @@ TEST(equal_keys_of_a_list_add_up)
     assert_decided(&asked, STINT_ALLOW, 4);
     assert_int_equal(asked.each[0].remaining, 1);
     assert_int_equal(asked.each[2].remaining, 1);
+    assert_int_equal(asked.each[0].granted, 2); /* of four for the key */
+    assert_int_equal(asked.each[1].granted, 1);
+    assert_int_equal(asked.each[2].granted, 2);
     asked = (struct asked){.n_answers = 0};
     add(&asked, "window 5/10s", "a", UINT32_MAX);
     add(&asked, "window 5/10s", "a", 1);
     start(&asked, REQUEST_TAKE);
     assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(asked.op.answer.sum.outcome, STINT_NEVER);
+}
+
+/* In their order, as far as they were done; best effort grants each the same. */
+TEST(equal_keys_of_a_list_share_what_they_are_granted)
+{
+    struct asked asked = {.n_answers = 0};
+    add(&asked, "window 9/10s", "a", 3);
+    add(&asked, "window 9/10s", "a", 4);
+    start(&asked, REQUEST_TAKE);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 7);
+    assert_int_equal(asked.each[0].granted, 3);
+    assert_int_equal(asked.each[1].granted, 4);
+    asked.ask.at_ns = STINT_NEVER_NS;
+    asked.items[1].cost = 9;
+    start(&asked, REQUEST_REFUND);
+    run_all();
+    assert_int_equal(asked.each[0].granted, 3);
+    assert_int_equal(asked.each[1].granted, 4);
+    assert_int_equal(asked.each[1].remaining, 9);
+    start(&asked, REQUEST_TAKE_UPTO);
+    run_all();
+    assert_int_equal(asked.op.answer.sum.granted, 3);
+    assert_int_equal(asked.each[0].granted, 3);
+    assert_int_equal(asked.each[1].granted, 3);
+    start(&asked, REQUEST_TAKE);
+    run_all();
+    assert_int_equal(asked.op.answer.sum.outcome, STINT_NEVER);
+    assert_int_equal(asked.each[0].granted + asked.each[1].granted, 0);
 }
 
 /* A server that is away in the middle of a list: what was charged elsewhere comes back. */
