@@ -40,9 +40,10 @@
 #define LOSSES_DOUBLE 4          /* lost swaps until the gap counts as too short */
 #define GAP_MAX_NS (5 * NS_PER_MS)
 #define WAIT_GAPS 4
+#define FULL_NS NS_PER_MS /* until a connection without space is tried again */
 
 enum cell_state {
-    CELL_WAITING, /* for the connection */
+    CELL_WAITING, /* for the connection, or for space in it */
     CELL_ASKING,  /* memcached */
     CELL_RESTING, /* while other stores have their turn */
     CELL_ANSWERING,
@@ -57,7 +58,7 @@ struct cell {
     uint64_t name;                 /* a hash of its key */
     uint64_t asked_ns, replied_ns; /* memcached, the last time */
     uint64_t due_ns;       /* of the swap; 0: there is none to be made, as far as is known */
-    uint64_t rest_ends_ns; /* of RESTING */
+    uint64_t rest_ends_ns; /* of WAITING and RESTING: when it begins again */
     bool is_repairing;     /* the write replaces a damaged state */
     struct memcached_closed closing; /* by what is written */
     bool may_be_read;                /* by another store, which is about to swap it */
@@ -595,18 +596,31 @@ static uint64_t rest_until(const struct cell *cell, uint64_t at_ns, uint64_t now
     return min_u64(at_ns, now_ns + sub_floor(cell->first->deadline_ns, now_ns) / 2);
 }
 
-/* The state is read afterwards. */
-static void rest(struct cell *cell, uint64_t ends_ns)
+static void pause_until(struct cell *cell, enum cell_state state, uint64_t ends_ns)
 {
     struct cells *cells = cell->cells;
-    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
-        ask->is_decided = false;
-    cell->state = CELL_RESTING;
+    cell->state = state;
     cell->rest_ends_ns = ends_ns;
     if (ends_ns >= cells->rest_ends_ns)
         return;
     cells->rest_ends_ns = ends_ns;
     cells->options->io->ops->hurry(cells->options->io);
+}
+
+/* The state is read afterwards. */
+static void rest(struct cell *cell, uint64_t ends_ns)
+{
+    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
+        ask->is_decided = false;
+    pause_until(cell, CELL_RESTING, ends_ns);
+}
+
+/* A connection that is ready has no space for the command, but soon will. */
+static void wait_for_connection(struct cell *cell, uint64_t now_ns)
+{
+    const struct memcached_backend_options *options = cell->cells->options;
+    bool is_full = link_is_ready(memcached_conn_link(options->conns[cell->server]));
+    pause_until(cell, CELL_WAITING, is_full ? now_ns + FULL_NS : STINT_NEVER_NS);
 }
 
 /* True: it is another store's turn to swap. */
@@ -762,7 +776,7 @@ static void take_forgotten(void *arg, enum link_outcome outcome,
 
 /* ---- From its beginning ---------------------------------------------------------------------- */
 
-static bool forget_key(struct cell *cell, uint64_t now_ns)
+static bool send_delete(struct cell *cell, uint64_t now_ns)
 {
     struct memcached_command command = {.verb = MEMCACHED_DELETE, .answered = take_forgotten};
     const struct memcached_backend_options *options = cell->cells->options;
@@ -777,20 +791,22 @@ static bool forget_key(struct cell *cell, uint64_t now_ns)
     return send(cell, &command, now_ns);
 }
 
+static bool send_read(struct cell *cell, uint64_t now_ns)
+{
+    struct memcached_command command = {.verb = MEMCACHED_GET, .answered = take_read};
+    return send(cell, &command, now_ns);
+}
+
 static void begin(struct cell *cell, uint64_t now_ns)
 {
-    struct memcached_command read = {.verb = MEMCACHED_GET, .answered = take_read};
     const struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     uint64_t gap_ends_ns = turn != NULL ? turn->gap_ends_ns : 0;
-    cell->state = CELL_WAITING;
     if (cell->first == NULL)
         drop(cell);
-    else if (cell->first->is_reset)
-        (void)forget_key(cell, now_ns);
-    else if (rest_until(cell, gap_ends_ns, now_ns) > now_ns)
+    else if (!cell->first->is_reset && rest_until(cell, gap_ends_ns, now_ns) > now_ns)
         rest(cell, rest_until(cell, gap_ends_ns, now_ns));
-    else
-        (void)send(cell, &read, now_ns);
+    else if (!(cell->first->is_reset ? send_delete(cell, now_ns) : send_read(cell, now_ns)))
+        wait_for_connection(cell, now_ns);
 }
 
 uint64_t cells_deadline(const struct cells *cells)
@@ -808,11 +824,11 @@ void cells_wake(struct cells *cells, bool has_connected, uint64_t now_ns)
     for (size_t i = 0; (has_connected || rests_end) && i < BINS && cells->n_cells > 0; i++)
         for (struct cell *cell = cells->bins[i], *next; cell != NULL; cell = next) {
             next = cell->next;
-            bool is_resting = cell->state == CELL_RESTING && rests_end;
+            bool is_paused = cell->state == CELL_WAITING || cell->state == CELL_RESTING;
             if ((cell->state == CELL_WAITING && has_connected) ||
-                (is_resting && cell->rest_ends_ns <= now_ns))
+                (is_paused && cell->rest_ends_ns <= now_ns))
                 begin(cell, now_ns);
-            else if (is_resting)
+            else if (is_paused)
                 cells->rest_ends_ns = min_u64(cells->rest_ends_ns, cell->rest_ends_ns);
         }
 }

@@ -164,6 +164,37 @@ TEST(nobody_waits_longer_than_he_said)
     assert_int_not_equal(store->ops->unavailable_since_ns(store), 0);
 }
 
+static void ignore(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                   uint64_t at_ns)
+{
+    (void)arg, (void)outcome, (void)reply, (void)at_ns;
+}
+
+/* Nothing is lost by a queue that was full for a moment: the key is read once it has space. */
+TEST(a_key_waits_for_space_in_the_connection)
+{
+    struct asked asked;
+    struct server *server = server_of("window 5/10s", "k");
+    struct link *link = memcached_conn_link(server->conn);
+    const struct memcached_command other = {
+        .verb = MEMCACHED_GET, .key = span_of_text("x"), .answered = ignore};
+    size_t n = 0;
+    while (memcached_conn_ask(server->conn, &other, now_ns))
+        n++;
+    link_sent(link, link_output(link).len);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
+    assert_int_equal(link_output(link).len, 0);
+    assert_in_range(memcached_backend_deadline(store), now_ns, now_ns + 10 * MS);
+    now_ns = memcached_backend_deadline(store);
+    memcached_backend_wake(store, now_ns); /* full still */
+    for (; n > 0; n--)
+        answer(server, "EN\r\n");
+    now_ns = memcached_backend_deadline(store);
+    memcached_backend_wake(store, now_ns);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 3);
+}
+
 TEST(a_late_write_may_have_been_done)
 {
     struct asked asked;
