@@ -5,6 +5,7 @@
  */
 #include "backend/redis/redis_backend.h"
 
+#include "algorithm/algorithm.h"
 #include "backend/redis/cluster.h"
 #include "backend/redis/redis_backend_parts.h"
 #include "backend/script/script.h"
@@ -513,11 +514,25 @@ static void settle_each(const struct job *job, bool is_allowed, uint32_t least)
     }
 }
 
-static void clear_missing(const struct job *job)
+/* The sum of what is known. Items of a slot that gave no decision show only their limit. */
+static struct stint_decision sum_of(const struct job *job)
 {
-    for (size_t i = 0; i < job->n_items; i++)
-        if (job->parts[job->items[i].part].state != PART_DECIDED)
-            job->op->answer.each[i] = (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+    struct stint_decision decided[STINT_ITEMS_MAX], *each = job->op->answer.each;
+    uint8_t index[STINT_ITEMS_MAX];
+    size_t n_decided = 0;
+    for (size_t i = 0; i < job->n_items; i++) {
+        const struct job_item *item = &job->items[i];
+        if (job->parts[item->part].state == PART_DECIDED) {
+            index[n_decided] = (uint8_t)i;
+            decided[n_decided++] = each[i];
+        } else
+            each[i] = (struct stint_decision){
+                .outcome = STINT_ALLOW, .stored = 1, .limit = most_units(&item->quota)};
+    }
+    assert(n_decided > 0);
+    struct stint_decision sum = script_sum(decided, n_decided);
+    sum.binding = index[sum.binding];
+    return sum;
 }
 
 static enum backend_outcome join(struct job *job, uint64_t now_ns)
@@ -536,11 +551,10 @@ static enum backend_outcome join(struct job *job, uint64_t now_ns)
         return BACKEND_GONE;
     if (job->op == NULL)
         return BACKEND_DECIDED;
-    clear_missing(job);
     if (takes(job))
         settle_each(job, is_allowed, all.least);
     struct stint_decision *sum = &job->op->answer.sum;
-    *sum = script_sum(job->op->answer.each, job->n_items);
+    *sum = sum_of(job);
     if (sum->outcome == STINT_ALLOW && job->verb != REQUEST_TAKE)
         sum->granted = all.least;
     job->op->answer.at_ns = all.at_ns;

@@ -339,6 +339,9 @@ TEST(nobody_hears_of_what_he_has_forgotten)
     assert_int_equal(other.op.answer.sum.remaining, 6);
 }
 
+static const uint8_t an_id[BACKEND_ID_LEN] = {0xab, 1, 2};
+#define ID_TEXT "ab010200000000000000000000000000"
+
 /* ---- Several slots --------------------------------------------------------------------------- */
 
 TEST(slots_are_asked_at_once_and_joined)
@@ -423,6 +426,42 @@ TEST(a_slot_that_is_silent_makes_the_list_fail)
     assert_string_equal(words_to("a:1"), "1 stint:{b}gcra:r: refund 3 0 5000 10 1000000 10");
 }
 
+/* It may have been charged: its numbers are not known, only its limit. */
+TEST(a_slot_that_is_silent_is_shown_with_its_limit_where_another_denies)
+{
+    struct asked asked;
+    begin_cluster();
+    take_3(&asked, "b x");
+    (void)words_to("a:1");
+    (void)words_to("b:2");
+    say(&net, "a:1", DENIED);
+    pass(&net, 51 * MS);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
+    assert_int_equal(asked.op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(asked.op.answer.sum.binding, 0);
+    assert_int_equal(asked.each[1].outcome, STINT_ALLOW);
+    assert_int_equal(asked.each[1].limit, 10);
+}
+
+/* One half of the ticket is gone: the sum is that of the other half. */
+TEST(a_ticket_that_is_gone_in_one_slot_is_not_in_the_sum)
+{
+    struct asked asked;
+    const struct backend_request ask = {.verb = REQUEST_SETTLE, .id = an_id, .is_ticket = true};
+    begin_cluster();
+    ask_with(&asked, ask, "b x", 1, "gcra 10/s");
+    (void)words_to("a:1");
+    (void)words_to("b:2");
+    say(&net, "a:1", "-STINT GONE the ticket was used\r\n");
+    say(&net, "b:2", ALLOWED("9", "5000"));
+    assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
+    assert_int_equal(asked.op.answer.sum.binding, 1);
+    assert_int_equal(asked.op.answer.sum.limit, 10);
+    assert_int_equal(asked.op.answer.sum.remaining, 9);
+    assert_int_equal(asked.op.answer.sum.granted, 3);
+    assert_int_equal(asked.each[0].limit, 10);
+}
+
 /* Each server has a bit: whom an ask goes to is told, who of them failed, and none is asked that is
  * not to be. */
 TEST(servers_are_told_apart)
@@ -483,9 +522,6 @@ TEST(the_forgotten_half_still_goes_back)
     assert_int_equal(n_answered, 0);
     assert_string_equal(words_to("a:1"), "1 stint:{b}gcra:r: refund 3 0 5000 10 1000000 10");
 }
-
-static const uint8_t an_id[BACKEND_ID_LEN] = {0xab, 1, 2};
-#define ID_TEXT "ab010200000000000000000000000000"
 
 TEST(ids_lie_beside_their_keys_and_are_undone)
 {
