@@ -398,7 +398,7 @@ static bool decision_read(struct script_reply *reply, const int64_t *values)
     if (reply->is_replayed)
         metrics[0] = STINT_ALLOW;
     if (!script_metrics_read(&reply->decision, metrics) || values[6] < 0 ||
-        values[6] >= STINT_ITEMS_MAX || values[7] < 0 || values[7] > EXACT_MAX)
+        values[6] >= (int64_t)reply->n_each || values[7] < 0 || values[7] > EXACT_MAX)
         return false;
     reply->decision.binding = (uint8_t)values[6];
     reply->now_ns = (uint64_t)values[7] * NS_PER_US;
@@ -424,9 +424,9 @@ bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_
 {
     assert(n_listed <= STINT_ITEMS_MAX);
     size_t before_holders = REPLY_FIXED + REPLY_EACH * n_listed;
+    reply->n_each = n_listed > 0 ? n_listed : 1;
     if (n_values < before_holders || !decision_read(reply, values))
         return false;
-    reply->n_each = n_listed > 0 ? n_listed : 1;
     reply->each[0] = reply->decision;
     for (size_t i = 0; i < n_listed; i++)
         if (!script_metrics_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))

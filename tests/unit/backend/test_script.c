@@ -193,12 +193,12 @@ TEST(quotas_that_no_store_keeps)
 TEST(replies_become_decisions)
 {
     struct script_reply reply;
-    int64_t denied[] = {1, 0, 100, 7, 250, 60000000, 3, 1790000000000000, 5, 6};
+    int64_t denied[] = {1, 0, 100, 7, 250, 60000000, 0, 1790000000000000, 5, 6};
     assert_true(script_reply_read(&reply, 0, denied, 8));
     assert_int_equal(reply.decision.outcome, STINT_DENY);
     assert_int_equal(reply.decision.limit, 100);
     assert_int_equal(reply.decision.remaining, 7);
-    assert_int_equal(reply.decision.binding, 3);
+    assert_int_equal(reply.decision.binding, 0);
     assert_int_equal(reply.decision.stored, 1);
     assert_int_equal(reply.decision.retry_after_ns, 250000);
     assert_int_equal(reply.decision.reset_after_ns, 60 * S);
@@ -233,6 +233,7 @@ TEST(lists_tell_how_each_stands)
     assert_int_equal(reply.n_holders, 1);
     assert_int_equal(reply.holders[0].deadline_us, 11);
     assert_int_equal(reply.decision.outcome, STINT_NEVER);
+    assert_int_equal(reply.decision.binding, 1);
     assert_int_equal(reply.each[0].outcome, STINT_ALLOW);
     assert_int_equal(reply.each[0].limit, 8);
     assert_int_equal(reply.each[0].remaining, 6);
@@ -244,12 +245,15 @@ TEST(lists_tell_how_each_stands)
     assert_false(script_reply_read(&reply, 0, values, 22));
     assert_false(script_reply_read(&reply, 2, values, 21));
     assert_false(script_reply_read(&reply, 2, values, 19));
+    int64_t wrong[22];
     for (size_t place = 8; place < 22; place++) {
-        int64_t wrong[22];
         memcpy(wrong, values, sizeof(wrong));
         wrong[place] = INT64_MIN;
         assert_false(script_reply_read(&reply, 2, wrong, 22));
     }
+    memcpy(wrong, values, sizeof(wrong));
+    wrong[6] = 2; /* there is no third one that could bind */
+    assert_false(script_reply_read(&reply, 2, wrong, 22));
 }
 
 TEST(other_integers_are_no_reply)
@@ -271,7 +275,7 @@ TEST(other_integers_are_no_reply)
         {4, -1},
         {4, INT64_MAX},
         {5, INT64_MIN},
-        {6, STINT_ITEMS_MAX},
+        {6, 1}, /* one quota was asked */
         {7, -1},
         {8, -1},
         {9, -1},
