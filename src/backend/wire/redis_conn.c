@@ -423,10 +423,11 @@ static void end(const struct link_pending *pending, enum link_outcome outcome, u
     answered(pending->arg, outcome, NULL, now_ns);
 }
 
-/* Removes expired commands, and with them bytes that were not sent. */
+/* Removes expired commands, and with them bytes that were not sent: the load may be among them. */
 static void sweep(struct link *link)
 {
     size_t n_kept = 0;
+    ((struct redis_conn *)link)->loaded = NULL;
     link->earliest_ns = STINT_NEVER_NS;
     if (link->n_pending == 0)
         return;

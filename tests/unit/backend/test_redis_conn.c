@@ -332,6 +332,25 @@ TEST(a_script_that_cannot_be_loaded_is_answered_with_the_reason)
     assert_replied("u refused at 5 NOSCRIPT No matching script. Please use EVAL.");
 }
 
+/* It was in front of a command whose time was over before the socket took it. */
+TEST(a_load_that_was_never_sent_is_sent_by_the_next)
+{
+    begin_ready();
+    ask_script("s", false, 1 * MS);
+    ask_script("t", false, 30 * MS);
+    assert_output(EVALSHA EVALSHA);
+    feed(NOSCRIPT NOSCRIPT, 40 * MS);
+    link_wake(link, 51 * MS);
+    assert_replied("s unsent at 51");
+    assert_output(EVALSHA);
+    feed(NOSCRIPT, 52 * MS);
+    assert_replied("t refused at 52 NOSCRIPT No matching script. Please use EVAL.");
+    ask_script("u", false, 53 * MS);
+    assert_output(EVALSHA);
+    feed(NOSCRIPT, 54 * MS);
+    assert_output(LOAD EVALSHA);
+}
+
 TEST(a_retry_keeps_its_deadline)
 {
     begin_ready();
