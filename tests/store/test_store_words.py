@@ -35,7 +35,7 @@ class Words:
 
     def words(self, verb, items, now=None, at=0, holder=(0, 0), kind="ask", id="-"):
         """items: (spec, rule, key, cost). id: TEXT/BODY/LIFETIME_NS."""
-        fields = "".join(f"\t{cost}\ttag\t{rule}\t{key}\t{spec}" for spec, rule, key, cost in items)
+        fields = "".join(f"\t{cost}\t{rule}\t{key}\t{spec}" for spec, rule, key, cost in items)
         now = "-" if now is None else now
         line = self.say(f"{kind} {verb} {now} {at} {holder[0]} {holder[1]} {id}"
                         f"{fields}")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What backend/script/script.h makes of asks, for test_store_words.py. A line is
- *     ask VERB NOW_NS AT_NS DEADLINE COUNT ID {TAB COST TAB TAG TAB RULE TAB KEY TAB SPEC}…
+ * What script.h and store_key.h in backend/ make of asks, for test_store_words.py. A line is
+ *     ask VERB NOW_NS AT_NS DEADLINE COUNT ID {TAB COST TAB RULE TAB KEY TAB SPEC}…
  *     all …                                the same, with the script itself in place of its hash
  *     read LISTED INTEGER…
  *     conflict TEXT
@@ -10,6 +10,7 @@
  * quota and the holders, between bars, or `none`; of an error 1 or 0.
  */
 #include "backend/script/script.h"
+#include "backend/store_key.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -67,18 +68,18 @@ static void ask(char *line, bool whole)
     while (rest != NULL && *rest != '\0') {
         struct script_item *item = &items[n_items];
         item->cost = (uint32_t)strtoul(field(&rest), NULL, 10);
-        struct script_name name = {.prefix = span_of_text("stint:")};
-        name.tag = span_of_text(field(&rest));
-        name.rule = span_of_text(field(&rest));
-        name.key = span_of_text(field(&rest));
+        struct backend_item named = {.quota = &quotas[n_items]};
+        named.name = span_of_text(field(&rest));
+        named.key = span_of_text(field(&rest));
         item->quota = &quotas[n_items];
         if (stint_quota_parse(&quotas[n_items], field(&rest), &error) != STINT_OK ||
             script_accepts(&quotas[n_items], &error) != STINT_OK) {
             printf("refused %s\n", error.message);
             return;
         }
-        item->key = span_of(keys[n_items],
-                            script_key(item->quota, &name, keys[n_items], sizeof(keys[n_items])));
+        size_t tag_len;
+        item->key = span_of(keys[n_items], store_key(&named, span_of_text("stint:"), keys[n_items],
+                                                     sizeof(keys[n_items]), &tag_len));
         n_items++;
     }
     if (n_items == 1)

@@ -14,7 +14,7 @@
 #define REPLY_EACH 6                                   /* integers of each quota of a list */
 #define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
 #define REPLAYED 4 /* in place of ALLOW: the answer to the first request with the id */
-#define KEY_PLAIN "-._~/@+=,*"
+#define TAG_PLAIN "-._~/@+=,*:"
 #define SLOTS_DEFAULT 24 /* of window, where the word is 0 or left out */
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -115,31 +115,13 @@ void script_key_algorithm(struct key_text *text, const struct stint_quota *quota
     }
 }
 
-static void add_tag(struct key_text *text, struct span prefix, struct span tag)
-{
-    key_text_escape(text, prefix, KEY_PLAIN ":");
-    key_text_add(text, "{", 1);
-    key_text_escape(text, tag, KEY_PLAIN ":");
-    key_text_add(text, "}", 1);
-}
-
-size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
-                  size_t size)
-{
-    struct key_text text = {.out = out, .size = size};
-    add_tag(&text, name->prefix, name->tag);
-    script_key_algorithm(&text, quota);
-    key_text_add(&text, ":", 1);
-    key_text_escape(&text, name->rule, KEY_PLAIN);
-    key_text_add(&text, ":", 1);
-    key_text_escape(&text, name->key, KEY_PLAIN ":");
-    return text.len;
-}
-
 size_t script_tag(struct span prefix, struct span tag, char *out, size_t size)
 {
     struct key_text text = {.out = out, .size = size};
-    add_tag(&text, prefix, tag);
+    key_text_escape(&text, prefix, TAG_PLAIN);
+    key_text_add(&text, "{", 1);
+    key_text_escape(&text, tag, TAG_PLAIN);
+    key_text_add(&text, "}", 1);
     return text.len;
 }
 

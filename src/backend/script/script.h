@@ -58,7 +58,7 @@ struct script_ask {
 
 struct script_item {
     const struct stint_quota *quota;
-    struct span key; /* by script_key() */
+    struct span key; /* by store_key() */
     uint32_t cost;
 };
 
@@ -99,26 +99,20 @@ struct script_reply {
 int script_accepts(const struct stint_quota *quota, struct stint_error *error);
 
 /*
- * The key of a state: PREFIX{TAG}ALGORITHM:RULE:KEY. ALGORITHM is the algorithm with the parameters
- * without which its state means nothing, so that a changed quota does not misread the state of the
- * old one. All keys of one decision need the same tag. A byte is written %XX, unless it is a
- * letter, a digit, one of -._~/@+=,* or, outside of RULE, a colon. Returns the length; if that is
- * more than `size`, what was written is incomplete. KEY and the others grow to three times their
- * length.
+ * ALGORITHM of a state's key: the algorithm with the parameters without which its state means
+ * nothing, so that a changed quota does not misread the state of the old one.
  */
-struct script_name {
-    struct span prefix, tag, rule, key;
-};
-size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
-                  size_t size);
-
-void script_key_algorithm(struct key_text *text, const struct stint_quota *quota); /* ALGORITHM */
+void script_key_algorithm(struct key_text *text, const struct stint_quota *quota);
 
 /* A quota as arguments of scripts, without its algorithm: limit period x y z, in `digits`. */
 #define SCRIPT_QUOTA_WORDS 5
 void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
                         char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX]);
-/* PREFIX{TAG}, escaped as in script_key(). */
+/*
+ * PREFIX{TAG} of a pool's key: a byte is written %XX, unless it is a letter, a digit or one of
+ * -._~/@+=,*: and so grows to three times its length. Returns the length; if that is more than
+ * `size`, what was written is incomplete.
+ */
 size_t script_tag(struct span prefix, struct span tag, char *out, size_t size);
 
 /* One quota, by its algorithm's script. */

@@ -212,7 +212,7 @@ struct store_name {
     size_t len;
 };
 
-/* Those that script_key() leaves as they are, except for the three separators. */
+/* Those that a key's name has as they are, except for the three separators. */
 static bool is_plain(uint8_t c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -2,7 +2,7 @@
 /* What a rule says of stores outside of this process, and what its states are called there. */
 #include "unit/test_rules.h"
 
-#include "backend/script/script.h"
+#include <ctype.h>
 
 /* One entry with these lines in its rate_limit, which begin at line 5, column 7. */
 #define LIMIT(lines) "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n" lines
@@ -391,11 +391,7 @@ static void assert_is_a_name(const char *name)
             assert_non_null(strchr("0123456789ABCDEF", c[2]));
             c += 2;
         } else {
-            const struct stint_quota quota = quota_of("gcra 1/1s");
-            const struct script_name as_key = {.rule = span_of(c, 1)};
-            char key[64];
-            size_t len = script_key(&quota, &as_key, key, sizeof(key));
-            assert_int_equal(key[len - 2], *c);
+            assert_true(isalnum((unsigned char)*c) || strchr("-._~/@+=,*", *c) != NULL);
         }
     }
 }

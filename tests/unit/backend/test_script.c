@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The words of a store's scripts to the byte, its keys, and which replies are none. */
+/* The words of a store's scripts to the byte, parts of keys, and which replies are none. */
 #include "unit/test_quota.h"
 
 #include "algorithm/algorithm.h"
@@ -53,15 +53,9 @@ TEST(one_quota_in_words)
 TEST(a_counter_in_words)
 {
     struct stint_quota quota = counter_quota();
-    const struct script_name name = {span_of_text("stint:"), span_of_text("hits"), span_of_text(""),
-                                     span_of_text("")};
-    char key[64];
     quota.period_ns = 3 * S;
     struct script_item item = {
-        .quota = &quota,
-        .key = span_of(key, script_key(&quota, &name, key, sizeof(key))),
-        .cost = UINT32_MAX,
-    };
+        .quota = &quota, .key = span_of_text("stint:{hits}counter::"), .cost = UINT32_MAX};
     struct script_ask ask = {.verb = REQUEST_CHARGE};
     struct script_command command;
     script_command_one(&command, &item, &ask);
@@ -139,39 +133,40 @@ TEST(an_id_in_words)
                  "gcra 1 7 1000000 3 0 0 0123456789ABCDEF 2");
 }
 
-TEST(keys_can_be_read_and_do_not_meet)
+TEST(a_key_names_what_its_state_depends_on)
 {
     static const struct {
-        const char *spec, *tag, *rule, *key, *text;
+        const char *spec, *text;
     } cases[] = {
-        {"window 100/1m", "acme", "api", "203.0.113.9",
-         "stint:{acme}window,60000000,24:api:203.0.113.9"},
-        {"gcra 100/1m burst=20", "", "a:b", "2001:db8::1", "stint:{}gcra:a%3Ab:2001:db8::1"},
-        {"log 5/1s", "}{", "a b", "100%", "stint:{%7D%7B}log:a%20b:100%25"},
-        {"buckets 5/1s count_slack=1", "t", "r", "\xc3\xa9\x01", "stint:{t}buckets:r:%C3%A9%01"},
-        {"fixed_window 9/1d align=calendar utc_offset=-01:00", "t", "r", "k",
-         "stint:{t}fixed_window,86400000000,2,-3600:r:k"},
-        {"sliding_counter 9/1h", "t", "r", "k", "stint:{t}sliding_counter,3600000000:r:k"},
-        {"concurrency 4 lease=3s", "t", "", "", "stint:{t}concurrency::"},
+        {"window 100/1m", "window,60000000,24"},
+        {"gcra 100/1m burst=20", "gcra"},
+        {"log 5/1s", "log"},
+        {"buckets 5/1s count_slack=1", "buckets"},
+        {"fixed_window 9/1d align=calendar utc_offset=-01:00", "fixed_window,86400000000,2,-3600"},
+        {"sliding_counter 9/1h", "sliding_counter,3600000000"},
+        {"concurrency 4 lease=3s", "concurrency"},
     };
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
-        struct script_name name = {span_of_text("stint:"), span_of_text(cases[i].tag),
-                                   span_of_text(cases[i].rule), span_of_text(cases[i].key)};
-        char text[128];
-        size_t len = script_key(&quota, &name, text, sizeof(text));
-        assert_int_equal(len, strlen(cases[i].text));
-        assert_memory_equal(text, cases[i].text, len);
-        /* Too little room: nothing past it is written. */
-        text[len / 2] = 'x';
-        assert_int_equal(script_key(&quota, &name, text, len / 2), len);
-        assert_int_equal(text[len / 2], 'x');
+        char out[64];
+        struct key_text text = {.out = out, .size = sizeof(out)};
+        script_key_algorithm(&text, &quota);
+        assert_true(span_equals(span_of(out, text.len), cases[i].text));
     }
-    struct stint_quota quota = quota_of("gcra 1/1s");
-    struct script_name nul = {.key = span_of("\0", 1)};
-    char text[16];
-    assert_int_equal(script_key(&quota, &nul, text, sizeof(text)), strlen("{}gcra::%00"));
-    assert_memory_equal(text, "{}gcra::%00", 11);
+}
+
+TEST(a_tag_is_in_braces_that_no_text_has)
+{
+    static const char expected[] = "a:b{%7D%7B,%C3%A9%00}";
+    static const uint8_t tag[] = "}{,\xc3\xa9";
+    char text[64];
+    size_t len = script_tag(span_of_text("a:b"), span_of(tag, sizeof(tag)), text, sizeof(text));
+    assert_true(span_equals(span_of(text, len), expected));
+    /* Too little room: nothing past it is written. */
+    text[len / 2] = 'x';
+    assert_int_equal(script_tag(span_of_text("a:b"), span_of(tag, sizeof(tag)), text, len / 2),
+                     len);
+    assert_int_equal(text[len / 2], 'x');
 }
 
 TEST(quotas_that_no_store_keeps)
