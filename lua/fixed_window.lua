@@ -70,35 +70,15 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
             end
         end
         count = count + units
-        after = pack('>BI7I5', 81, ends, count)
+        if verb ~= 'peek' then after = pack('>BI7I5', 81, ends, count) end
     end
     local function answer(outcome, granted, retry)
         return outcome, granted, limit, limit > count and limit - count or 0, retry,
             live and ends - now or 0, after, ends, stays
     end
-    local free = limit > count and limit - count or 0
-    local debt = 2 * limit > count and 2 * limit - count or 0
-    if debt > cost then debt = cost end
-    local in_debt = count > limit -- then a cost of 0 is denied, too
+    local function deny() return answer(1, 0, ends - now) end
 
-    if verb == 'take' or verb == 'peek' then
-        if cost > limit then return answer(2, 0, -1) end
-        if cost <= free and not in_debt then
-            add(cost)
-            if verb == 'peek' then after = nil end
-            return answer(0, cost, 0)
-        end
-        if count_denied == 1 and verb == 'take' then add(debt) end
-        return answer(1, 0, ends - now)
-    elseif verb == 'take_upto' then
-        if in_debt or (cost > 0 and free == 0) then return answer(1, 0, ends - now) end
-        if cost > free then cost = free end
-        add(cost)
-        return answer(0, cost, 0)
-    elseif verb == 'charge' then
-        add(debt)
-        return answer(0, debt, 0)
-    elseif verb == 'refund' then
+    if verb == 'refund' then
         -- Units come back only to the window in which they were granted.
         if cost > count then cost = count end
         local begins = ends - period
@@ -110,5 +90,5 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
         end
         return answer(0, cost, 0)
     end
-    return 2, 0, limit, 0, -1, 0 -- a window cannot be charged in the future
+    return counted(verb, cost, count, limit, count_denied, add, deny, answer)
 end

@@ -51,9 +51,8 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
         return period - (mul_div(room, period, units))
     end
     local after, expiry
-    local function store(granted)
-        after = pack('>BI7I5I5', 97, number, previous, current)
-        return granted
+    local function store()
+        if verb ~= 'peek' then after = pack('>BI7I5I5', 97, number, previous, current) end
     end
     local function answer(outcome, granted, retry)
         local used = estimate()
@@ -67,9 +66,9 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
             expiry > now and expiry - now or 0, after, expiry
     end
     local function add(units)
-        if units == 0 then return 0 end
+        if units == 0 then return end
         current = current + units
-        return store(units)
+        store()
     end
     local function deny(units)
         local start = number * period
@@ -80,27 +79,8 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
         end
         return answer(1, 0, start + period + fade(current, limit - units) - now)
     end
-    local used = estimate()
-    local free = limit > used and limit - used or 0
-    local debt = 2 * limit > used and 2 * limit - used or 0
-    if debt > cost then debt = cost end
-    local in_debt = used > limit -- then a cost of 0 is denied, too
 
-    if verb == 'take' or verb == 'peek' then
-        if cost > limit then return answer(2, 0, -1) end
-        if cost <= free and not in_debt then
-            add(cost)
-            if verb == 'peek' then after = nil end
-            return answer(0, cost, 0)
-        end
-        if count_denied == 1 and verb == 'take' then add(debt) end
-        return deny(cost)
-    elseif verb == 'take_upto' then
-        if in_debt or (cost > 0 and free == 0) then return deny(cost > 0 and 1 or 0) end
-        return answer(0, add(cost < free and cost or free), 0)
-    elseif verb == 'charge' then
-        return answer(0, add(debt), 0)
-    elseif verb == 'refund' then
+    if verb == 'refund' then
         -- Each counter belongs to a known window, so units go back to the one of their grant.
         if at < 0 or at > now then at = now end
         local in_window, units = floor(at / period), 0
@@ -111,8 +91,8 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
             units = cost < previous and cost or previous
             previous = previous - units
         end
-        if units > 0 then store(units) end
+        if units > 0 then store() end
         return answer(0, units, 0)
     end
-    return 2, 0, limit, 0, -1, 0 -- a counter cannot be charged in the future
+    return counted(verb, cost, estimate(), limit, count_denied, add, deny, answer)
 end

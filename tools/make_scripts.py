@@ -3,10 +3,11 @@
        make_scripts.py FOLDER OUTPUT.c: all of them, for backend/script/lua_script.h.
 
 NAME is an algorithm or `counter` (its file between single_begin and single_end; before that of
-window also window_take), `list` (all algorithms), an algorithm or `list` with `_once` behind it
-(the same within once_begin and once_end, for requests with an id), lease_ALGORITHM (between
-lease_begin and lease_end; `_once` likewise), `pool` (algorithms between pool_begin and pool_end),
-or `rolling_window` (buckets in a frame of its own). Lines that are only a comment are left out.
+window also window_take, before fixed_window and sliding_counter what both share), `list` (all
+algorithms), an algorithm or `list` with `_once` behind it (the same within once_begin and once_end,
+for requests with an id), lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise),
+`pool` (algorithms between pool_begin and pool_end), or `rolling_window` (buckets in a frame of its
+own). Lines that are only a comment are left out.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ ALGORITHMS = (
     "window", "buckets", "log", "gcra", "fixed_window", "sliding_counter", "concurrency"
 )
 LEASED = ALGORITHMS[:-1]  # places of concurrency have holders of their own
+COUNTED = ("fixed_window", "sliding_counter")  # have a part in common
 SINGLE = (*ALGORITHMS, "counter")  # a counter stands alone, and takes no id
 EXTERN = ("list", "list_once", "pool")
 NAMES = (
@@ -25,22 +27,27 @@ NAMES = (
 )
 
 
+def with_common(algorithms):
+    first = next((i for i, name in enumerate(algorithms) if name in COUNTED), None)
+    return [*algorithms] if first is None else [*algorithms[:first], "counted", *algorithms[first:]]
+
+
 def parts_of(name):
     if name.endswith("_once"):
         begin, *algorithms, end = parts_of(name.removesuffix("_once"))
         return [begin, "once_begin", *algorithms, end, "once_end"]
     if name == "list":
-        return ["list_begin", *ALGORITHMS, "least", "list_end"]
+        return ["list_begin", *with_common(ALGORITHMS), "least", "list_end"]
     if name == "pool":
-        return ["pool_begin", *LEASED, "least", "pool_state", "pool_end"]
+        return ["pool_begin", *with_common(LEASED), "least", "pool_state", "pool_end"]
     if name == "rolling_window":
         return ["rolling_window_begin", "buckets", "rolling_window_end"]
     if name == "window":
         return ["single_begin", "window_take", name, "single_end"]
     if name in SINGLE:
-        return ["single_begin", name, "single_end"]
+        return ["single_begin", *with_common([name]), "single_end"]
     if name.startswith("lease_") and name[6:] in LEASED:
-        return ["lease_begin", name[6:], "lease_end"]
+        return ["lease_begin", *with_common([name[6:]]), "lease_end"]
     raise ValueError(f"no script is called {name!r}")
 
 
