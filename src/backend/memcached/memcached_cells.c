@@ -665,7 +665,7 @@ static void take_written(void *arg, enum link_outcome outcome, const struct memc
     }
 }
 
-static void write_state(struct cell *cell, const struct memcached_state *state,
+static void write_state(struct cell *cell, struct memcached_state *state,
                         const struct cell_ask *last, uint64_t number, uint64_t now_ns)
 {
     cell->is_repairing = state->was_damaged;

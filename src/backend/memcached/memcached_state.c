@@ -52,31 +52,16 @@
 #define TTL_MAX_S INT32_MAX
 #define CLOCK_LATE_S 3 /* of memcached, in whole seconds */
 
-struct memcached_ticket {
-    uint8_t id[BACKEND_ID_LEN];
-    uint64_t charged_ns, ends_ns; /* since 1970, or virtual; whole microseconds */
-    uint64_t unit_ticks;          /* gcra: the charge of each unit, in the state's time; else 0 */
-    uint32_t units, kept;         /* kept: if it is never settled; STINT_KEEP_ALL */
-};
-
-/* The oldest first. */
-struct memcached_tickets {
-    size_t n;
-    bool has_changed;
-    struct memcached_ticket each[MEMCACHED_TICKETS_MAX];
-};
-
-/* A state unpacked: its words, and under what they were written. */
+/* A state unpacked: its words, under what they were written, and its open tickets. */
 struct loaded {
     struct stint_quota quota;
     uint64_t epoch_ns; /* since 1970 */
     uint64_t *words;   /* derived.state_size bytes, in scratch */
+    struct memcached_tickets *tickets;
 };
 
-/* Space for the state that is decided on and for the one that was read. */
+/* Words of the state that is decided on and of the one that was read, within one call. */
 static _Thread_local uint64_t scratch[2][WIDE_STATE_MAX / sizeof(uint64_t)];
-/* The open tickets of the state that was loaded last. */
-static _Thread_local struct memcached_tickets tickets;
 
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error)
 {
@@ -126,7 +111,7 @@ static void write_8(uint8_t **at, uint64_t number)
 /* ---- Open tickets of one key ----------------------------------------------------------------- */
 
 /* Removes them from the end of these bytes. False: write() did not write these. */
-static bool tickets_read(struct span *bytes)
+static bool tickets_read(struct memcached_tickets *tickets, struct span *bytes)
 {
     if (bytes->len < 2)
         return false;
@@ -137,7 +122,7 @@ static bool tickets_read(struct span *bytes)
     *bytes = span_of(bytes->ptr, bytes->len - 2 - len);
     const uint8_t *at = end - len;
     for (size_t i = 0; i < n; i++) {
-        struct memcached_ticket *ticket = &tickets.each[i];
+        struct memcached_ticket *ticket = &tickets->each[i];
         memcpy(ticket->id, at, BACKEND_ID_LEN);
         at += BACKEND_ID_LEN;
         ticket->charged_ns = read_8(&at);
@@ -146,16 +131,16 @@ static bool tickets_read(struct span *bytes)
         ticket->units = (uint32_t)read_number(&at, 4);
         ticket->kept = (uint32_t)read_number(&at, 4);
     }
-    tickets.n = n;
+    tickets->n = n;
     return true;
 }
 
 /* Appends; after *at, which is moved. */
-static void tickets_write(uint8_t **at)
+static void tickets_write(const struct memcached_tickets *tickets, uint8_t **at)
 {
-    assert(tickets.n > 0 && tickets.n <= MEMCACHED_TICKETS_MAX);
-    for (size_t i = 0; i < tickets.n; i++) {
-        const struct memcached_ticket *ticket = &tickets.each[i];
+    assert(tickets->n > 0 && tickets->n <= MEMCACHED_TICKETS_MAX);
+    for (size_t i = 0; i < tickets->n; i++) {
+        const struct memcached_ticket *ticket = &tickets->each[i];
         memcpy(*at, ticket->id, BACKEND_ID_LEN);
         *at += BACKEND_ID_LEN;
         write_8(at, ticket->charged_ns);
@@ -164,43 +149,43 @@ static void tickets_write(uint8_t **at)
         write_number(at, ticket->units, 4);
         write_number(at, ticket->kept, 4);
     }
-    write_number(at, tickets.n, 2);
+    write_number(at, tickets->n, 2);
 }
 
 /* NULL: none has this id. */
-static struct memcached_ticket *tickets_find(const uint8_t *id)
+static struct memcached_ticket *tickets_find(struct memcached_tickets *tickets, const uint8_t *id)
 {
-    for (size_t i = 0; i < tickets.n; i++)
-        if (memcmp(tickets.each[i].id, id, BACKEND_ID_LEN) == 0)
-            return &tickets.each[i];
+    for (size_t i = 0; i < tickets->n; i++)
+        if (memcmp(tickets->each[i].id, id, BACKEND_ID_LEN) == 0)
+            return &tickets->each[i];
     return NULL;
 }
 
-static void tickets_remove(struct memcached_ticket *ticket)
+static void tickets_remove(struct memcached_tickets *tickets, struct memcached_ticket *ticket)
 {
-    const struct memcached_ticket *end = tickets.each + tickets.n--;
-    assert(ticket >= tickets.each && ticket < end);
+    const struct memcached_ticket *end = tickets->each + tickets->n--;
+    assert(ticket >= tickets->each && ticket < end);
     memmove(ticket, ticket + 1, (size_t)(end - ticket - 1) * sizeof(*ticket));
-    tickets.has_changed = true;
+    tickets->has_changed = true;
 }
 
 /* False: the oldest was dropped. */
-static bool tickets_add(const struct memcached_ticket *ticket)
+static bool tickets_add(struct memcached_tickets *tickets, const struct memcached_ticket *ticket)
 {
-    bool has_space = tickets.n < MEMCACHED_TICKETS_MAX;
+    bool has_space = tickets->n < MEMCACHED_TICKETS_MAX;
     if (!has_space)
-        tickets_remove(&tickets.each[0]);
-    tickets.each[tickets.n++] = *ticket;
-    tickets.has_changed = true;
+        tickets_remove(tickets, &tickets->each[0]);
+    tickets->each[tickets->n++] = *ticket;
+    tickets->has_changed = true;
     return has_space;
 }
 
 /* The latest end of all; 0: there is none. */
-static uint64_t tickets_until(void)
+static uint64_t tickets_until(const struct memcached_tickets *tickets)
 {
     uint64_t until_ns = 0;
-    for (size_t i = 0; i < tickets.n; i++)
-        until_ns = max_u64(until_ns, tickets.each[i].ends_ns);
+    for (size_t i = 0; i < tickets->n; i++)
+        until_ns = max_u64(until_ns, tickets->each[i].ends_ns);
     return until_ns;
 }
 
@@ -382,7 +367,7 @@ static size_t length_of(const struct stint_quota *quota)
  * Whether these bytes are as written, as far as can be checked: then `*bytes` is the state without
  * its tickets, which are read, and without its checksum.
  */
-static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota,
+static bool is_whole(struct memcached_state *state, const struct stint_quota *quota,
                      struct span *bytes)
 {
     size_t len = length_of(quota);
@@ -397,7 +382,7 @@ static bool is_whole(const struct memcached_state *state, const struct stint_quo
     if (read_number(&at, SUM_LEN) != sum_of(bytes->ptr, bytes->len))
         return false;
     if (state->bytes[0] == version_of(quota, VERSION_WITH_TICKETS)) {
-        if (!tickets_read(bytes))
+        if (!tickets_read(&state->tickets, bytes))
             return false;
     } else if (state->bytes[0] != version_of(quota, VERSION))
         return false;
@@ -477,14 +462,14 @@ static enum reading judge(struct loaded *loaded, const struct memcached_step *st
 }
 
 /* Reads the bytes under the quota with which they were written. */
-static enum reading load(struct loaded *loaded, const struct memcached_state *state,
+static enum reading load(struct loaded *loaded, struct memcached_state *state,
                          const struct memcached_step *step)
 {
     const uint8_t *at = state->bytes + 1;
     struct span bytes;
-    *loaded = (struct loaded){.words = scratch[1]};
-    tickets.n = 0;
-    tickets.has_changed = false;
+    *loaded = (struct loaded){.words = scratch[1], .tickets = &state->tickets};
+    state->tickets.n = 0;
+    state->tickets.has_changed = false;
     if (state->len == 0) {
         begin_anew(loaded, step);
         return READ_STATE;
@@ -506,7 +491,7 @@ static enum reading load(struct loaded *loaded, const struct memcached_state *st
 static void use_up(struct loaded *loaded, const struct memcached_step *step)
 {
     begin_anew(loaded, step);
-    tickets.n = 0;
+    loaded->tickets->n = 0;
     const struct stint_ask charge = {
         .now_ns = since(loaded, step->now_ns),
         .at_ns = STINT_NEVER_NS,
@@ -523,7 +508,8 @@ static void save(struct memcached_state *state, struct loaded *loaded)
     uint8_t *at = state->bytes;
     if (quota->algorithm == STINT_LOG)
         straighten(loaded);
-    write_number(&at, version_of(quota, tickets.n > 0 ? VERSION_WITH_TICKETS : VERSION), 1);
+    write_number(&at, version_of(quota, loaded->tickets->n > 0 ? VERSION_WITH_TICKETS : VERSION),
+                 1);
     write_number(&at, loaded->epoch_ns / EPOCH_NS, 2);
     if (keeps_limit(quota))
         write_number(&at, quota->limit, 4);
@@ -536,8 +522,8 @@ static void save(struct memcached_state *state, struct loaded *loaded)
         is_wide(quota) ? used_words(loaded) : quota->derived.state_size / sizeof(uint64_t);
     for (size_t i = 0; i < n_words; i++)
         write_word(quota, i, loaded->words[place_of(quota, i)], &at);
-    if (tickets.n > 0)
-        tickets_write(&at);
+    if (loaded->tickets->n > 0)
+        tickets_write(loaded->tickets, &at);
     write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
     state->len = (size_t)(at - state->bytes);
     state->has_changed = true;
@@ -591,7 +577,7 @@ static uint64_t present_epoch_of(const struct loaded *written, const struct memc
  * Under the present quota, and in the present epoch if that is later. A ticket names the quota
  * under which it was charged: the state stays under the one that it has.
  */
-static enum reading load_for(struct loaded *loaded, const struct memcached_state *state,
+static enum reading load_for(struct loaded *loaded, struct memcached_state *state,
                              const struct memcached_step *step)
 {
     struct loaded written;
@@ -667,7 +653,7 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                                          : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
-    tickets_remove(ticket);
+    tickets_remove(loaded->tickets, ticket);
     return decision;
 }
 
@@ -680,8 +666,8 @@ static bool close_ended(struct loaded *loaded, const struct memcached_step *step
 {
     uint64_t now_ns = since(loaded, step->now_ns);
     bool is_asked = false;
-    for (size_t i = 0; i < tickets.n;) {
-        struct memcached_ticket *ticket = &tickets.each[i];
+    for (size_t i = 0; i < loaded->tickets->n;) {
+        struct memcached_ticket *ticket = &loaded->tickets->each[i];
         struct memcached_closed own = {.dropped = 0};
         if (ticket->ends_ns > step->now_ns) {
             i++;
@@ -702,7 +688,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
                        struct stint_decision *decision)
 {
     uint64_t now_ns = since(loaded, step->now_ns);
-    struct memcached_ticket *ticket = tickets_find(step->ticket.id);
+    struct memcached_ticket *ticket = tickets_find(loaded->tickets, step->ticket.id);
     if (ticket == NULL) {
         *decision = look(loaded, now_ns, 0);
         return STINT_E_GONE;
@@ -718,7 +704,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
                         charged_at(loaded, ticket, now_ns), now_ns);
     limit_back(loaded, ticket, &ask);
     *decision = algorithm_ask(&loaded->quota, loaded->words, &ask);
-    tickets_remove(ticket);
+    tickets_remove(loaded->tickets, ticket);
     return 0;
 }
 
@@ -735,7 +721,7 @@ static void reserve(const struct loaded *loaded, const struct memcached_step *st
         .kept = step->ticket.kept,
     };
     memcpy(ticket.id, step->ticket.id, BACKEND_ID_LEN);
-    closed->dropped += !tickets_add(&ticket);
+    closed->dropped += !tickets_add(loaded->tickets, &ticket);
 }
 
 /* A refund's: when the units were granted. A charge of a counter: for how long a new one lives. */
@@ -786,8 +772,8 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
     bool is_counter = step->quota->algorithm == STINT_COUNTER;
     if (is_counter)
         state->count = counter_at((const void *)loaded.words, since(&loaded, step->now_ns)).count;
-    bool has_changed =
-        memcmp(loaded.words, before, loaded.quota.derived.state_size) != 0 || tickets.has_changed;
+    bool has_changed = memcmp(loaded.words, before, loaded.quota.derived.state_size) != 0 ||
+                       state->tickets.has_changed;
     /* A damaged counter is empty, which is no state that could be kept. */
     if ((reading == READ_DAMAGED && !is_counter) || (has_changed && step->verb != STINT_PEEK)) {
         state->closed = closed;
@@ -804,14 +790,14 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
  * be wrong. In 32 bits calendar time ends in January 2038: what lasts longer gets 0, and stays
  * until it is evicted. Shorter times are relative, also after 2038.
  */
-uint64_t memcached_state_ttl_s(const struct memcached_state *state,
-                               const struct memcached_step *step, uint64_t skew_ns)
+uint64_t memcached_state_ttl_s(struct memcached_state *state, const struct memcached_step *step,
+                               uint64_t skew_ns)
 {
     struct loaded loaded;
     if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
     uint64_t ends_ns = add_sat(algorithm_expires_at(&loaded.quota, loaded.words), loaded.epoch_ns);
-    uint64_t expires_ns = add_sat(max_u64(ends_ns, tickets_until()), skew_ns);
+    uint64_t expires_ns = add_sat(max_u64(ends_ns, tickets_until(loaded.tickets)), skew_ns);
     uint64_t left_s = sub_floor(expires_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
     if (left_s <= TTL_RELATIVE_MAX_S)
         return left_s;

@@ -26,6 +26,20 @@ struct memcached_closed {
     uint64_t dropped;    /* closed as estimated before their end: there were too many */
 };
 
+struct memcached_ticket {
+    uint8_t id[BACKEND_ID_LEN];
+    uint64_t charged_ns, ends_ns; /* since 1970, or virtual; whole microseconds */
+    uint64_t unit_ticks;          /* gcra: the charge of each unit, in the state's time; else 0 */
+    uint32_t units, kept;         /* kept: if it is never settled; STINT_KEEP_ALL */
+};
+
+/* The oldest first. */
+struct memcached_tickets {
+    size_t n;
+    bool has_changed;
+    struct memcached_ticket each[MEMCACHED_TICKETS_MAX];
+};
+
 struct memcached_state {
     size_t len;                     /* 0: never used */
     bool was_damaged;               /* and is used up now */
@@ -33,6 +47,7 @@ struct memcached_state {
     uint64_t count;                 /* of a counter, after the last decision */
     struct memcached_closed closed; /* since it was read */
     uint8_t bytes[MEMCACHED_STATE_MAX];
+    struct memcached_tickets tickets; /* of these bytes, unpacked by each function below */
 };
 
 /* The id of a ticket. For a take: makes the ticket, valid for so long, which keeps so much. */
@@ -86,7 +101,7 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
  * How long memcached must keep it, in the form of its commands: at least until it is as never used
  * by a clock that is this slow. 0: for ever.
  */
-uint64_t memcached_state_ttl_s(const struct memcached_state *state,
-                               const struct memcached_step *step, uint64_t skew_ns);
+uint64_t memcached_state_ttl_s(struct memcached_state *state, const struct memcached_step *step,
+                               uint64_t skew_ns);
 
 #endif
