@@ -88,7 +88,7 @@ static uint64_t part_server(const struct part *part)
     return UINT64_C(1) << part->server % 64;
 }
 
-static void go_on(struct work *work, uint64_t now_ns);
+static void work_go_on(struct work *work, uint64_t now_ns);
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
@@ -107,7 +107,7 @@ static void work_end(struct work *work)
 }
 
 /* Answers the caller, which may send a new request at once. */
-static void tell(struct work *work, uint64_t now_ns)
+static void work_tell(struct work *work, uint64_t now_ns)
 {
     struct backend_op *op = work->op;
     work->op = NULL;
@@ -141,7 +141,7 @@ static void work_fail(struct work *work, enum backend_error fault, const char *w
         work->op->answer.outcome = BACKEND_FAILED;
         work->op->answer.error = work->store->fault.message;
     }
-    tell(work, now_ns);
+    work_tell(work, now_ns);
 }
 
 static struct stint_decision sum_of(const struct work *work)
@@ -202,7 +202,7 @@ static void show_each(struct work *work, struct stint_decision *each)
     }
 }
 
-static void answer(struct work *work, uint64_t now_ns)
+static void work_answer(struct work *work, uint64_t now_ns)
 {
     if (work->op != NULL && closes_ticket(work->verb) && all_gone(work)) {
         work->op->answer.outcome = BACKEND_GONE;
@@ -218,7 +218,7 @@ static void answer(struct work *work, uint64_t now_ns)
             answer->sum.granted = work->each;
         show_each(work, answer->each);
     }
-    tell(work, now_ns);
+    work_tell(work, now_ns);
 }
 
 /* ---- Phases ---------------------------------------------------------------------------------- */
@@ -235,7 +235,7 @@ static void take_decision(struct cell_ask *ask, enum cell_outcome outcome, uint6
             work->decided_ns = ask->at_ns;
     }
     if (--work->n_waiting == 0)
-        go_on(work, now_ns);
+        work_go_on(work, now_ns);
 }
 
 /* Starts one part; a part that cannot start counts as refused. */
@@ -304,7 +304,7 @@ static bool was_charged(const struct part *part)
 }
 
 /* Gives back what the list as a whole did not get; for a ticket, by its record. */
-static void undo(struct work *work, uint64_t now_ns)
+static void work_undo(struct work *work, uint64_t now_ns)
 {
     work->has_failed = !all_decided(work);
     work->phase = PHASE_UNDOING;
@@ -348,7 +348,7 @@ static void choose_each(struct work *work)
     work->each = each;
 }
 
-static void look(struct work *work, uint64_t now_ns)
+static void work_look(struct work *work, uint64_t now_ns)
 {
     work->each = 0;
     ask_all(work, PHASE_LOOKING, STINT_PEEK, now_ns);
@@ -379,7 +379,7 @@ static bool go_on_from_taking(struct work *work, uint64_t now_ns)
     bool is_short = work->phase == PHASE_TAKING && !(all_decided(work) && all_allowed(work));
     if (!work->is_denied && !is_short)
         return false;
-    undo(work, now_ns);
+    work_undo(work, now_ns);
     return true;
 }
 
@@ -389,7 +389,7 @@ static bool go_on_from_undoing(struct work *work, uint64_t now_ns)
     if (work->has_failed || work->verb != REQUEST_TAKE_UPTO || work->op == NULL)
         return false;
     work->failed = work->each;
-    look(work, now_ns);
+    work_look(work, now_ns);
     return true;
 }
 
@@ -410,11 +410,11 @@ static void tell_result(struct work *work, uint64_t now_ns)
     if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
         work_fail(work, fault_of(work), work->store->cells_fault.message, now_ns);
     else
-        answer(work, now_ns);
+        work_answer(work, now_ns);
 }
 
 /* All parts are in: the next phase, or the answer. */
-static void go_on(struct work *work, uint64_t now_ns)
+static void work_go_on(struct work *work, uint64_t now_ns)
 {
     bool goes_on = false;
     do
@@ -441,7 +441,7 @@ static void work_start(struct work *work, uint64_t now_ns)
     store->first = work;
     store->n_works++;
     if (looks)
-        look(work, now_ns);
+        work_look(work, now_ns);
     else
         ask_all(work, PHASE_ONLY, work->verb, now_ns);
     if (!is_earlier)
@@ -505,7 +505,7 @@ static void deny_busy(struct work *work, uint64_t now_ns)
     }
     op->answer.sum = op->answer.each[0];
     withdraw(work);
-    tell(work, now_ns);
+    work_tell(work, now_ns);
 }
 
 /* Its deadline has passed: answers with what is known. */
@@ -667,8 +667,8 @@ static void answer_never(struct backend_op *op, const struct backend_request *as
         op->answer.each[i] = algorithm_never(most_units(ask->items[i].quota));
 }
 
-static void begin(struct store *store, struct work *work, const struct backend_request *ask,
-                  struct backend_op *op, uint64_t now_ns)
+static void store_begin(struct store *store, struct work *work, const struct backend_request *ask,
+                        struct backend_op *op, uint64_t now_ns)
 {
     enum backend_error fault = BACKEND_ERROR_STOPPED;
     uint64_t servers = 0, unavailable = 0;
@@ -716,7 +716,7 @@ static void store_ask(struct backend *shared, const struct backend_request *ask,
         free(work);
         answer_never(op, ask);
     } else
-        begin(store, work, ask, op, now_of(store));
+        store_begin(store, work, ask, op, now_of(store));
 }
 
 static void store_forget(struct backend *shared, struct backend_op *op)
@@ -750,7 +750,7 @@ static void end_late(struct work *work, uint64_t now_ns)
     }
     work->deadline_ns = now_ns + UNDO_NS;
     if (work->n_waiting == 0)
-        go_on(work, now_ns);
+        work_go_on(work, now_ns);
 }
 
 static struct work *find_late(struct store *store, uint64_t now_ns)
@@ -768,7 +768,8 @@ void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
     if (store->earliest_ns > now_ns)
         return;
     /* A callback may send or cancel requests. */
-    for (struct work *late; (late = find_late(store, now_ns)) != NULL;)
+    for (struct work *late = find_late(store, now_ns); late != NULL;
+         late = find_late(store, now_ns))
         end_late(late, now_ns);
     store->earliest_ns = STINT_NEVER_NS;
     for (const struct work *work = store->first; work != NULL; work = work->next)

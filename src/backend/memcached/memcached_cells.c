@@ -106,7 +106,7 @@ struct cells {
     struct memcached_state state; /* read last: it is large, and only one is needed at a time */
 };
 
-static void begin(struct cell *cell, uint64_t now_ns);
+static void cell_begin(struct cell *cell, uint64_t now_ns);
 
 /* ---- The clocks of the nodes ----------------------------------------------------------------- */
 
@@ -124,7 +124,7 @@ static uint64_t read_time(struct span value)
     return time;
 }
 
-static void note(struct cells *cells, uint64_t skew_ns)
+static void note_skew(struct cells *cells, uint64_t skew_ns)
 {
     if (skew_ns > cells->metrics->skew_ns)
         cells->metrics->skew_ns = skew_ns;
@@ -181,7 +181,7 @@ static void clock_read(void *arg, enum link_outcome outcome, const struct memcac
     uint64_t latest_ns =
         reply->value.len == sizeof(cells->clock.bytes) ? read_time(reply->value) : 0;
     if (latest_ns > wall_ns)
-        note(cells, latest_ns - wall_ns);
+        note_skew(cells, latest_ns - wall_ns);
     else if (reply->number > 0)
         write_time(cells, wall_ns, reply->number, now_ns);
 }
@@ -327,7 +327,7 @@ static struct span key_of(const struct cell *cell)
     return span_of(cell->key.text, cell->key.len);
 }
 
-static struct cell *find(struct cell *cell, const struct memcached_key *key)
+static struct cell *cell_find(struct cell *cell, const struct memcached_key *key)
 {
     while (cell != NULL &&
            (cell->key.len != key->len || memcmp(cell->key.text, key->text, key->len) != 0))
@@ -335,7 +335,7 @@ static struct cell *find(struct cell *cell, const struct memcached_key *key)
     return cell;
 }
 
-static void drop(struct cell *cell)
+static void cell_drop(struct cell *cell)
 {
     struct cell **at = &cell->cells->bins[cell->name % BINS];
     while (*at != cell)
@@ -345,7 +345,7 @@ static void drop(struct cell *cell)
     free(cell);
 }
 
-static void append(struct cell *cell, struct cell_ask *ask, uint64_t now_ns)
+static void cell_append(struct cell *cell, struct cell_ask *ask, uint64_t now_ns)
 {
     ask->next = NULL;
     ask->began_ns = now_ns;
@@ -361,9 +361,9 @@ bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key 
 {
     uint64_t name = name_of(span_of(key->text, key->len));
     struct cell **bin = &cells->bins[name % BINS];
-    struct cell *cell = find(*bin, key);
+    struct cell *cell = cell_find(*bin, key);
     if (cell != NULL) {
-        append(cell, ask, now_ns);
+        cell_append(cell, ask, now_ns);
         return true;
     }
     cell = calloc(1, sizeof(*cell));
@@ -373,8 +373,8 @@ bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key 
         (struct cell){.next = *bin, .cells = cells, .key = *key, .server = server, .name = name};
     *bin = cell;
     cells->n_cells++;
-    append(cell, ask, now_ns);
-    begin(cell, now_ns);
+    cell_append(cell, ask, now_ns);
+    cell_begin(cell, now_ns);
     return true;
 }
 
@@ -405,7 +405,7 @@ void cells_forget(struct cell_ask *ask)
         cell->last = before;
     ask->cell = NULL;
     if (cell->first == NULL && (cell->state == CELL_WAITING || cell->state == CELL_RESTING))
-        drop(cell);
+        cell_drop(cell);
 }
 
 bool cells_withdraw(struct cell_ask *ask)
@@ -423,11 +423,11 @@ static void answer_due(struct cell *cell, uint64_t now_ns)
 {
     cell->state = CELL_ANSWERING;
     /* Decided ones are at the front: decisions are made in the order of requests. */
-    for (struct cell_ask *ask; (ask = cell->first) != NULL && ask->is_due;) {
+    for (struct cell_ask *ask = cell->first; ask != NULL && ask->is_due; ask = cell->first) {
         cells_forget(ask);
         ask->answered(ask, (enum cell_outcome)ask->outcome, now_ns);
     }
-    begin(cell, now_ns);
+    cell_begin(cell, now_ns);
 }
 
 static void answer_all(struct cell *cell, enum cell_outcome outcome, bool decided, uint64_t now_ns)
@@ -442,11 +442,11 @@ static void answer_all(struct cell *cell, enum cell_outcome outcome, bool decide
 }
 
 /* The decision was not written; it is made again. */
-static void begin_again(struct cell *cell, uint64_t now_ns)
+static void cell_begin_again(struct cell *cell, uint64_t now_ns)
 {
     for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
         ask->is_decided = false;
-    begin(cell, now_ns);
+    cell_begin(cell, now_ns);
 }
 
 static void set_fault(struct cells *cells, const struct memcached_reply *reply)
@@ -464,7 +464,7 @@ static void answer_decided(struct cell *cell, uint64_t now_ns)
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
-static bool send(struct cell *cell, struct memcached_command *command, uint64_t now_ns)
+static bool cell_send(struct cell *cell, struct memcached_command *command, uint64_t now_ns)
 {
     const struct memcached_backend_options *options = cell->cells->options;
     command->key = key_of(cell);
@@ -508,7 +508,7 @@ static void take_request(void *arg, enum link_outcome outcome, const struct memc
 }
 
 /* Together with a swap, so that it costs no time. */
-static void listen(struct cell *cell, uint64_t now_ns)
+static void read_request(struct cell *cell, uint64_t now_ns)
 {
     const struct memcached_backend_options *options = cell->cells->options;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
@@ -566,7 +566,7 @@ static void note_closed(struct memcached_metrics *metrics, const struct memcache
     metrics->tickets_dropped += closed->dropped;
 }
 
-static void win(struct cell *cell, uint64_t now_ns)
+static void cell_won(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     if (cell->is_repairing)
@@ -578,7 +578,7 @@ static void win(struct cell *cell, uint64_t now_ns)
     answer_decided(cell, now_ns);
 }
 
-static void lose(struct cell *cell, uint64_t now_ns)
+static void cell_lost(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     uint64_t gap_ns = turn != NULL ? turn_lost(turn, now_ns - cell->asked_ns, now_ns) : 0;
@@ -587,7 +587,7 @@ static void lose(struct cell *cell, uint64_t now_ns)
         ask->has_lost = true;
     if (gap_ns > 0)
         request_gaps(cell, gap_ns, now_ns);
-    begin_again(cell, now_ns);
+    cell_begin_again(cell, now_ns);
 }
 
 /* At most half of the time that the first waiting decision has left. */
@@ -608,7 +608,7 @@ static void pause_until(struct cell *cell, enum cell_state state, uint64_t ends_
 }
 
 /* The state is read afterwards. */
-static void rest(struct cell *cell, uint64_t ends_ns)
+static void cell_rest(struct cell *cell, uint64_t ends_ns)
 {
     for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
         ask->is_decided = false;
@@ -632,7 +632,7 @@ static bool must_rest(struct cell *cell, uint64_t now_ns)
         cell->due_ns = rest_until(cell, now_ns + turns_wait_ns(turns, turn, now_ns), now_ns);
     if (cell->due_ns <= now_ns)
         return false;
-    rest(cell, cell->due_ns);
+    cell_rest(cell, cell->due_ns);
     return true;
 }
 
@@ -647,16 +647,16 @@ static void take_written(void *arg, enum link_outcome outcome, const struct memc
     switch (outcome) {
     case LINK_DONE:
         if (reply->code == MEMCACHED_STORED)
-            win(cell, now_ns);
+            cell_won(cell, now_ns);
         else
-            lose(cell, now_ns);
+            cell_lost(cell, now_ns);
         return;
     case LINK_REFUSED:
         set_fault(cell->cells, reply);
         answer_all(cell, CELL_REFUSED, true, now_ns);
         return;
     case LINK_UNSENT:
-        begin_again(cell, now_ns);
+        cell_begin_again(cell, now_ns);
         return;
     default:
         metrics->lost++;
@@ -677,16 +677,16 @@ static void write_state(struct cell *cell, struct memcached_state *state,
         .ttl_s = memcached_state_ttl_s(state, &last->step, cell->cells->options->skew_max_ns),
         .answered = take_written,
     };
-    listen(cell, now_ns);
-    if (!send(cell, &command, now_ns))
-        begin_again(cell, now_ns);
+    read_request(cell, now_ns);
+    if (!cell_send(cell, &command, now_ns))
+        cell_begin_again(cell, now_ns);
 }
 
 /* ---- Deciding -------------------------------------------------------------------------------- */
 
 /* False: nothing has changed. */
-static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t wall_ns,
-                   struct stint_error *error)
+static bool cell_decide(struct cell_ask *ask, struct memcached_state *state, uint64_t wall_ns,
+                        struct stint_error *error)
 {
     bool had_changed = state->has_changed;
     ask->is_decided = true;
@@ -714,8 +714,8 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
  * For all waiting decisions, up to one that forgets the key, and within this number of bytes: with
  * a large state the others are decided on the next read, after a turn of the loop.
  */
-static void decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
-                       uint64_t now_ns)
+static void cell_decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
+                            uint64_t now_ns)
 {
     const struct memcached_backend_options *options = cell->cells->options;
     uint64_t wall_ns = options->io->ops->wall(options->io);
@@ -723,7 +723,7 @@ static void decide_all(struct cell *cell, struct memcached_state *state, uint64_
     size_t work = 0;
     for (struct cell_ask *ask = cell->first;
          ask != NULL && !ask->is_reset && work < DECIDED_BYTES_MAX; ask = ask->next) {
-        if (decide(ask, state, wall_ns, cell->cells->fault))
+        if (cell_decide(ask, state, wall_ns, cell->cells->fault))
             last = ask;
         work += state->len;
     }
@@ -734,7 +734,7 @@ static void decide_all(struct cell *cell, struct memcached_state *state, uint64_
         write_state(cell, state, last, number, now_ns);
 }
 
-static void refuse(struct cell *cell, const char *why, uint64_t now_ns)
+static void cell_refuse(struct cell *cell, const char *why, uint64_t now_ns)
 {
     err_set(cell->cells->fault, STINT_E_MISMATCH, "%s", why);
     answer_all(cell, CELL_REFUSED, false, now_ns);
@@ -753,15 +753,15 @@ static void take_read(void *arg, enum link_outcome outcome, const struct memcach
         set_fault(cell->cells, reply);
         answer_all(cell, CELL_REFUSED, false, now_ns);
     } else if (outcome != LINK_DONE)
-        begin(cell, now_ns); /* nothing was done: it waits for the connection */
+        cell_begin(cell, now_ns); /* nothing was done: it waits for the connection */
     else if (reply->code == MEMCACHED_MISS) {
         memcached_state_forget(state);
-        decide_all(cell, state, 0, now_ns);
+        cell_decide_all(cell, state, 0, now_ns);
     } else if (reply->number == 0)
-        refuse(cell, "memcached has no CAS numbers: start it without -C", now_ns);
+        cell_refuse(cell, "memcached has no CAS numbers: start it without -C", now_ns);
     else {
         memcached_state_read(state, reply->value);
-        decide_all(cell, state, reply->number, now_ns);
+        cell_decide_all(cell, state, reply->number, now_ns);
     }
 }
 
@@ -788,23 +788,23 @@ static bool send_delete(struct cell *cell, uint64_t now_ns)
         ask->outcome = CELL_DECIDED;
         ask->is_decided = true;
     }
-    return send(cell, &command, now_ns);
+    return cell_send(cell, &command, now_ns);
 }
 
 static bool send_read(struct cell *cell, uint64_t now_ns)
 {
     struct memcached_command command = {.verb = MEMCACHED_GET, .answered = take_read};
-    return send(cell, &command, now_ns);
+    return cell_send(cell, &command, now_ns);
 }
 
-static void begin(struct cell *cell, uint64_t now_ns)
+static void cell_begin(struct cell *cell, uint64_t now_ns)
 {
     const struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     uint64_t gap_ends_ns = turn != NULL ? turn->gap_ends_ns : 0;
     if (cell->first == NULL)
-        drop(cell);
+        cell_drop(cell);
     else if (!cell->first->is_reset && rest_until(cell, gap_ends_ns, now_ns) > now_ns)
-        rest(cell, rest_until(cell, gap_ends_ns, now_ns));
+        cell_rest(cell, rest_until(cell, gap_ends_ns, now_ns));
     else if (!(cell->first->is_reset ? send_delete(cell, now_ns) : send_read(cell, now_ns)))
         wait_for_connection(cell, now_ns);
 }
@@ -827,7 +827,7 @@ void cells_wake(struct cells *cells, bool has_connected, uint64_t now_ns)
             bool is_paused = cell->state == CELL_WAITING || cell->state == CELL_RESTING;
             if ((cell->state == CELL_WAITING && has_connected) ||
                 (is_paused && cell->rest_ends_ns <= now_ns))
-                begin(cell, now_ns);
+                cell_begin(cell, now_ns);
             else if (is_paused)
                 cells->rest_ends_ns = min_u64(cells->rest_ends_ns, cell->rest_ends_ns);
         }

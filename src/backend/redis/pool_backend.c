@@ -497,8 +497,9 @@ static bool is_repeatable(const struct backend_pool_request *ask)
            ask->verb == BACKEND_POOL_LET_IN;
 }
 
-static struct pool_job *send(struct redis_backend *store, const struct backend_pool_request *ask,
-                             struct backend_pool_op *op, unsigned slot)
+static struct pool_job *pool_send(struct redis_backend *store,
+                                  const struct backend_pool_request *ask,
+                                  struct backend_pool_op *op, unsigned slot)
 {
     struct pool_job *job = malloc(sizeof(*job));
     if (job == NULL)
@@ -549,7 +550,7 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
         answer->error = "requests to the server of the pool are stopped now";
         return;
     }
-    struct pool_job *job = send(store, ask, op, slot);
+    struct pool_job *job = pool_send(store, ask, op, slot);
     if (job == NULL) {
         answer->outcome = BACKEND_FAILED;
         answer->fault = BACKEND_ERROR_OVERLOAD;

@@ -53,13 +53,13 @@ static void ask_list_remove(struct router_ask *ask)
     ask->list = NULL;
 }
 
-static void move(struct router_ask *ask, struct ask_list *list)
+static void ask_move(struct router_ask *ask, struct ask_list *list)
 {
     ask_list_remove(ask);
     ask_list_add(list, ask);
 }
 
-static void bind(struct router_ask *ask, struct server *server)
+static void ask_bind(struct router_ask *ask, struct server *server)
 {
     if (ask->at != NULL)
         ask->at->n_asks--;
@@ -121,7 +121,7 @@ static struct router_ask *new_ask(struct router *router, const struct router_com
 static void free_ask(struct router_ask *ask)
 {
     struct router *router = ask->router;
-    bind(ask, NULL);
+    ask_bind(ask, NULL);
     ask_list_remove(ask);
     router->n_bytes -= ask->n_bytes;
     router->n_asks--;
@@ -146,16 +146,16 @@ static void ask_finish(struct router_ask *ask, enum link_outcome outcome,
         answered(arg, outcome, reply, now_ns);
 }
 
-static void wait_until(struct router_ask *ask, uint64_t retry_ns)
+static void ask_wait_until(struct router_ask *ask, uint64_t retry_ns)
 {
-    move(ask, &ask->router->waiting);
+    ask_move(ask, &ask->router->waiting);
     ask->retry_ns = retry_ns;
     uint64_t at_ns = ask->deadline_ns < retry_ns ? ask->deadline_ns : retry_ns;
     router_hurry(ask->router, at_ns);
 }
 
 /* Nothing was done: again, after a short while. */
-static void retry(struct router_ask *ask, uint64_t now_ns)
+static void ask_retry(struct router_ask *ask, uint64_t now_ns)
 {
     unsigned doublings = ask->tries < PAUSE_DOUBLINGS ? ask->tries : PAUSE_DOUBLINGS;
     if (ask->answered == NULL || ask->router->is_ending) {
@@ -164,22 +164,23 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
     }
     ask->tries++;
     ask->is_asking = false;
-    bind(ask, NULL);
+    ask_bind(ask, NULL);
     metric_add(&ask->router->metrics.retries, 1);
-    wait_until(ask, now_ns + router_jitter(ask->router, PAUSE_FIRST_NS << doublings));
+    ask_wait_until(ask, now_ns + router_jitter(ask->router, PAUSE_FIRST_NS << doublings));
 }
 
 static void ask_send(struct router_ask *ask, uint64_t now_ns);
 
 /* The node does not have the slot: the command goes to the one that it names, but not for ever. */
-static void follow(struct router_ask *ask, struct server *server, bool is_asking, uint64_t now_ns)
+static void ask_follow(struct router_ask *ask, struct server *server, bool is_asking,
+                       uint64_t now_ns)
 {
     if (server == NULL || ask->answered == NULL || ++ask->redirects > REDIRECTS_AT_ONCE) {
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
         return;
     }
-    move(ask, &ask->router->waiting);
-    bind(ask, is_asking ? server : NULL); /* else the map may have changed before it is sent */
+    ask_move(ask, &ask->router->waiting);
+    ask_bind(ask, is_asking ? server : NULL); /* else the map may have changed before it is sent */
     ask->is_asking = is_asking;
     ask->retry_ns = 0;
     ask_send(ask, now_ns);
@@ -205,16 +206,16 @@ static void on_moved(struct router_ask *ask, struct server *said, const struct r
     struct store_host host;
     metric_add(&router->metrics.redirects, 1);
     if (!read_redirect(reply, said, &redirect, &host)) {
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
         return;
     }
     topology_doubt(router, said, now_ns);
     if (!cluster_has_master(router->cluster, &host) ||
         !cluster_move(router->cluster, &redirect, &said->host)) {
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
         return;
     }
-    follow(ask, server_of_slot(router, ask->slot, now_ns), false, now_ns);
+    ask_follow(ask, server_of_slot(router, ask->slot, now_ns), false, now_ns);
 }
 
 static void on_ask(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
@@ -227,7 +228,7 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     metric_add(&router->metrics.redirects, 1);
     if (read_redirect(reply, said, &redirect, &host))
         server = server_of_host(router, &host, now_ns);
-    follow(ask, server, true, now_ns);
+    ask_follow(ask, server, true, now_ns);
 }
 
 /* Errors of a server that did nothing, and that may go away soon; false: the error is final. */
@@ -246,18 +247,18 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
         return has_slots;
     case REDIS_ERROR_CLUSTERDOWN:
         topology_doubt(ask->router, NULL, now_ns);
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
         return true;
     case REDIS_ERROR_READONLY:
     case REDIS_ERROR_MASTERDOWN:
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
         topology_refuse_replica(said, now_ns);
         return true;
     case REDIS_ERROR_TRYAGAIN:
     case REDIS_ERROR_LOADING:
     case REDIS_ERROR_BUSY:
     case REDIS_ERROR_NOSCRIPT:
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
         return true;
     default:
         return false;
@@ -277,7 +278,7 @@ static void on_answer(void *arg, enum link_outcome outcome, const struct redis_r
         if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
             ask_finish(ask, outcome, reply, now_ns);
     } else if (outcome == LINK_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
-        retry(ask, now_ns);
+        ask_retry(ask, now_ns);
     else
         ask_finish(ask, outcome, NULL, now_ns);
 }
@@ -306,11 +307,11 @@ static void ask_send(struct router_ask *ask, uint64_t now_ns)
         .arg = ask,
     };
     if (!redis_conn_ask(server->dialled.conn, &command, now_ns)) {
-        wait_until(ask, now_ns + router_jitter(router, PAUSE_FIRST_NS));
+        ask_wait_until(ask, now_ns + router_jitter(router, PAUSE_FIRST_NS));
         return;
     }
-    bind(ask, server);
-    move(ask, &router->sent);
+    ask_bind(ask, server);
+    ask_move(ask, &router->sent);
     ask->is_sent = true;
     router->options.dialer->ops->asked(router->options.dialer, &server->dialled);
 }
@@ -327,7 +328,7 @@ static void unbind(struct router *router, struct server *server)
 {
     for (struct router_ask *ask = router->waiting.first; ask != NULL; ask = ask->next)
         if (ask->at == server) {
-            bind(ask, NULL);
+            ask_bind(ask, NULL);
             ask->is_asking = false;
         }
 }

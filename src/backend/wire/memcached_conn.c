@@ -390,10 +390,13 @@ static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t
         if (len == 0)
             break;
         used += (size_t)len;
+        int code = 0;
         if (conn->link.state == LINK_READY)
             answer(conn, &reply, now_ns);
-        else if ((len = take_greeting(conn, &reply, now_ns)) < 0)
-            return len;
+        else
+            code = take_greeting(conn, &reply, now_ns);
+        if (code < 0)
+            return code;
     }
     return (int)used;
 }

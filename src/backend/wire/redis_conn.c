@@ -109,8 +109,9 @@ static void *create_text(const redisReadTask *task, char *text, size_t len)
 static void *create_array(const redisReadTask *task, int n_items)
 {
     struct redis_reply *reply = place_of(task);
-    struct redis_reply *items = NULL;
-    if (n_items > 0 && (items = take(task->privdata, (size_t)n_items * sizeof(*items))) == NULL)
+    struct redis_reply *items =
+        n_items > 0 ? take(task->privdata, (size_t)n_items * sizeof(*items)) : NULL;
+    if (n_items > 0 && items == NULL)
         return NULL;
     for (int i = 0; i < n_items; i++)
         items[i] = (struct redis_reply){.type = REDIS_NIL};
@@ -634,8 +635,10 @@ static int read_replies(struct link *link, struct span bytes, uint64_t now_ns)
     const struct redis_reply *reply = NULL;
     conn->heard_ns = now_ns;
     int code = redis_reader_feed(conn->reader, bytes, &link->fault);
-    while (code == 0 && link_reads(link) &&
-           (code = redis_reader_next(conn->reader, &reply, &link->fault)) > 0) {
+    while (code == 0 && link_reads(link)) {
+        code = redis_reader_next(conn->reader, &reply, &link->fault);
+        if (code <= 0)
+            break;
         code = 0;
         if (link->state == LINK_GREETING)
             code = take_greeting(conn, reply);
