@@ -78,10 +78,10 @@ static int read_value(struct memcached_reply *reply, struct span bytes, struct s
     uint64_t len;
     if (!resp_number_read(span_cut_word(&line), UINT32_MAX, &len) || !read_flags(reply, line))
         return no_reply(error);
-    if (len > MEMCACHED_VALUE_MAX)
-        return err_set(error, STINT_E_RANGE,
-                       "a value from memcached is too long: expected at most %d bytes",
-                       MEMCACHED_VALUE_MAX);
+    if (len > MEMCACHED_VALUE_MAX) {
+        reply->skips = len + 2;
+        return (int)line_len;
+    }
     if (bytes.len - line_len < len + 2)
         return 0;
     reply->value = span_of(bytes.ptr + line_len, (size_t)len);
@@ -148,6 +148,7 @@ struct memcached_conn {
     bool has_greeted; /* ever */
     unsigned restarts;
     struct wire_bytes input; /* of a reply that is not complete yet */
+    uint64_t skips;          /* bytes to come that no command needs */
 };
 
 static struct memcached_conn *of(struct link *link)
@@ -256,6 +257,7 @@ static bool begin(struct link *link)
     conn->greeting = (struct memcached_server){.pid = 0};
     conn->is_let_in = !has_password;
     conn->input.len = 0;
+    conn->skips = 0;
     if (!wire_bytes_reserve(&link->greeting, len, GREETING_MAX))
         return false;
     if (has_password)
@@ -382,6 +384,9 @@ static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t
 {
     size_t used = 0;
     while (link_reads(&conn->link)) {
+        size_t skipped = (size_t)min_u64(conn->skips, bytes.len - used);
+        conn->skips -= skipped;
+        used += skipped;
         struct memcached_reply reply;
         int len = memcached_reply_read(&reply, span_of(bytes.ptr + used, bytes.len - used),
                                        &conn->link.fault);
@@ -390,6 +395,7 @@ static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t
         if (len == 0)
             break;
         used += (size_t)len;
+        conn->skips = reply.skips;
         int code = 0;
         if (conn->link.state == LINK_READY)
             answer(conn, &reply, now_ns);

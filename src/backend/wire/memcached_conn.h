@@ -19,7 +19,7 @@
 /* Replies of memcached from bytes: one line, and after "VA" a value with the length in the line. */
 
 #define MEMCACHED_LINE_MAX 2048     /* of one line, its end included */
-#define MEMCACHED_VALUE_MAX 1048576 /* of one value */
+#define MEMCACHED_VALUE_MAX 1048576 /* of one value that is read */
 
 enum memcached_code {
     MEMCACHED_STORED,     /* HD; STORED and DELETED of the older commands */
@@ -40,12 +40,13 @@ struct memcached_reply {
     struct span name, value;
     uint64_t number; /* that of a value: changes with every write. 0: not given */
     bool was_read;   /* another read came before, since it was written */
+    uint64_t skips;  /* bytes after the reply: a value that is too long, which shows as empty */
 };
 
 /*
  * Reads the reply that `bytes` begin with: its length with all that belongs to it; 0: more bytes
- * are needed; STINT_E_SYNTAX for what is no reply of memcached, STINT_E_RANGE for one that is too
- * long.
+ * are needed; STINT_E_SYNTAX for what is no reply of memcached, STINT_E_RANGE for a line that is
+ * too long.
  */
 int memcached_reply_read(struct memcached_reply *reply, struct span bytes,
                          struct stint_error *error);
