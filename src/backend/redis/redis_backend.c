@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a request to commands (names, slots, words), and from their replies to one answer: first of
+ * From a request to commands, and from their replies to one answer: first of
  * each part, then of all parts together.
  */
 #include "backend/redis/redis_backend.h"
 
 #include "algorithm/algorithm.h"
-#include "backend/redis/cluster.h"
 #include "backend/redis/redis_backend_parts.h"
+#include "backend/redis/redis_names.h"
 #include "backend/script/script.h"
 #include "backend/store_key.h"
 #include "base/ns.h"
@@ -62,15 +62,6 @@ struct job {
     struct job_item *items; /* NULL: a single part */
     struct part *parts;
     struct part only;
-};
-
-/* One item of a request while it is prepared. */
-struct named {
-    size_t at, len, tag_len; /* its key in store->names */
-    uint64_t server;
-    unsigned slot;
-    uint8_t part;
-    bool is_leased;
 };
 
 /* ---- Requests in progress -------------------------------------------------------------------- */
@@ -129,91 +120,6 @@ static void job_free(struct job *job)
     }
     job->next = store->free_jobs;
     store->free_jobs = job;
-}
-
-/* ---- Names ----------------------------------------------------------------------------------- */
-
-static bool reserve_names(struct redis_backend *store, size_t size)
-{
-    if (size <= store->names_size)
-        return true;
-    uint8_t *names = realloc(store->names, 2 * size);
-    if (names == NULL)
-        return false;
-    store->names = names;
-    store->names_size = 2 * size;
-    return true;
-}
-
-/* The length of all, and 0 where there is no memory. */
-static size_t name_items(struct redis_backend *store, const struct backend_request *ask,
-                         struct named *named)
-{
-    struct span prefix = span_of(store->prefix, store->prefix_len);
-    size_t at = 0, id_len = 0, leases_len = 0;
-    for (size_t i = 0; i < ask->n_items;) {
-        size_t left = store->names_size - at;
-        size_t len =
-            store_key(&ask->items[i], prefix, (char *)store->names + at, left, &named[i].tag_len);
-        if (len > left) { /* once more, with enough space */
-            if (!reserve_names(store, at + len))
-                return 0;
-            continue;
-        }
-        named[i].at = at;
-        if (ask->id != NULL)
-            id_len = max_u64(id_len, named[i].tag_len + STORE_ID_KEY_MORE);
-        named[i].is_leased = script_is_leased(&ask->items[i]);
-        if (named[i].is_leased)
-            leases_len = max_u64(leases_len, len + strlen(SCRIPT_LEASES_SUFFIX));
-        named[i++].len = len;
-        at += len;
-    }
-    store->names_len = at;
-    store->leases_at = at + id_len;
-    return reserve_names(store, store->leases_at + leases_len) ? at : 0;
-}
-
-/* The key of the request's id beside that of a state; after the names, until the next is made. */
-static struct span name_id(struct redis_backend *store, const struct named *named,
-                           const uint8_t id[BACKEND_ID_LEN])
-{
-    uint8_t *out = store->names + store->names_len;
-    struct span head = span_of(store->names + named->at, named->tag_len);
-    return span_of(out, store_id_key(head, id, (char *)out, head.len + STORE_ID_KEY_MORE));
-}
-
-/* The key of the leases beside a state; after that of the id, until the next is made. */
-static struct span name_leases(struct redis_backend *store, struct span state)
-{
-    uint8_t *out = store->names + store->leases_at;
-    memcpy(out, state.ptr, state.len);
-    memcpy(out + state.len, SCRIPT_LEASES_SUFFIX, strlen(SCRIPT_LEASES_SUFFIX));
-    return span_of(out, state.len + strlen(SCRIPT_LEASES_SUFFIX));
-}
-
-/* Numbers the slots in the order in which they come; returns how many there are. */
-static size_t find_parts(const struct redis_backend *store, struct named *named, size_t n_items,
-                         uint64_t *servers)
-{
-    size_t n_parts = 0;
-    unsigned slots[BACKEND_ITEMS_MAX];
-    bool has_slots = router_has_slots(store->router);
-    uint64_t now_ns = has_slots ? store->dialer->ops->now(store->dialer) : 0;
-    *servers = 0;
-    for (size_t i = 0; i < n_items; i++) {
-        struct span key = span_of(store->names + named[i].at, named[i].len);
-        size_t part = 0;
-        named[i].slot = has_slots ? cluster_slot_of(key) : 0;
-        while (part < n_parts && slots[part] != named[i].slot)
-            part++;
-        if (part == n_parts)
-            slots[n_parts++] = named[i].slot;
-        named[i].part = (uint8_t)part;
-        named[i].server = router_server_bit(store->router, named[i].slot, now_ns);
-        *servers |= named[i].server;
-    }
-    return n_parts;
 }
 
 /* ---- Replies of one part --------------------------------------------------------------------- */
@@ -631,11 +537,12 @@ static void part_answered(void *arg, enum link_outcome outcome, const struct red
 
 /* What may have to be given back outlives the request. */
 static void keep_items(struct job *job, const struct backend_request *ask,
-                       const struct named *named)
+                       const struct redis_named *named)
 {
     uint8_t *bytes = (uint8_t *)(job->items + job->n_items);
     for (size_t i = 0; i < job->n_items; i++) {
-        memcpy(bytes, job->store->names + named[i].at, named[i].len);
+        const struct span key = redis_names_key(&job->store->names, &named[i]);
+        memcpy(bytes, key.ptr, key.len);
         job->items[i] = (struct job_item){
             .quota = *ask->items[i].quota,
             .key = span_of(bytes, named[i].len),
@@ -659,7 +566,7 @@ static bool is_repeatable(const struct job *job)
 }
 
 static bool ask_part(struct job *job, size_t part_index, const struct backend_request *ask,
-                     const struct named *named)
+                     const struct redis_named *named)
 {
     struct redis_backend *store = job->store;
     struct part *part = &job->parts[part_index];
@@ -673,13 +580,13 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
         is_leased = named[i].is_leased;
         items[n_items++] = (struct script_item){
             .quota = ask->items[i].quota,
-            .key = span_of(store->names + named[i].at, named[i].len),
+            .key = redis_names_key(&store->names, &named[i]),
             .cost = ask->items[i].cost,
         };
         part->slot = named[i].slot;
         part->server = named[i].server;
         if (n_items == 1 && job->has_id)
-            id.key = name_id(store, &named[i], job->id);
+            id.key = redis_names_id(&store->names, &named[i], job->id);
     }
     uint64_t now_ns = ask->now_ns - job->offset_ns;
     uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
@@ -697,7 +604,8 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     else if (!is_leased)
         script_command_one(&store->command, items, &asked);
     else
-        script_command_leased(&store->command, items, name_leases(store, items->key), &asked, ask);
+        script_command_leased(&store->command, items, redis_names_leases(&store->names, items->key),
+                              &asked, ask);
     part->ask = router_ask(store->router,
                            &(struct router_command){
                                .slot = part->slot,
@@ -726,17 +634,18 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
                                   struct backend_op *op)
 {
     static const char no_memory[] = "no memory for a request to the store";
-    struct named named[BACKEND_ITEMS_MAX];
+    struct redis_named named[BACKEND_ITEMS_MAX];
     assert(ask->n_items > 0 && ask->n_items <= BACKEND_ITEMS_MAX);
     op->answer.error = store->refusal.message;
     if (!can_ask(store, ask))
         return BACKEND_REFUSED;
     op->answer.error = no_memory;
-    size_t names_len = store->is_ending ? 0 : name_items(store, ask, named);
+    const struct span prefix = span_of(store->prefix, store->prefix_len);
+    size_t names_len = store->is_ending ? 0 : redis_names_write(&store->names, prefix, ask, named);
     if (names_len == 0)
         return BACKEND_FAILED;
-    uint64_t servers;
-    size_t n_parts = find_parts(store, named, ask->n_items, &servers);
+    uint64_t servers, now_ns = store->dialer->ops->now(store->dialer);
+    size_t n_parts = redis_names_parts(&store->names, store->router, ask, named, &servers, now_ns);
     if ((servers & ask->stopped) != 0) {
         op->answer.error = "requests to the server of a key are stopped now";
         op->answer.fault = BACKEND_ERROR_STOPPED;
@@ -831,7 +740,7 @@ static void op_free(struct backend *shared)
         store->free_jobs = job->next;
         free(job);
     }
-    free(store->names);
+    free(store->names.text);
     pool_command_deinit(&store->pool_command);
     free(store);
 }
@@ -860,9 +769,9 @@ struct backend *redis_backend_new(const struct redis_backend_options *options)
     store->prefix_len =
         store_key_escape(span_of_text(prefix), store->prefix, sizeof(store->prefix));
     store->dialer = options->router.dialer;
-    store->router = reserve_names(store, 512) ? router_new(&options->router) : NULL;
+    store->router = redis_names_reserve(&store->names, 512) ? router_new(&options->router) : NULL;
     if (store->router == NULL) {
-        free(store->names);
+        free(store->names.text);
         free(store);
         return NULL;
     }

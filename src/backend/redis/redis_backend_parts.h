@@ -5,6 +5,7 @@
 
 #include "backend/redis/pool_backend.h"
 #include "backend/redis/redis_backend.h"
+#include "backend/redis/redis_names.h"
 #include "backend/script/script.h"
 
 struct redis_backend {
@@ -17,8 +18,7 @@ struct redis_backend {
     struct job *free_jobs;      /* requests whose memory is kept */
     size_t n_pending;           /* requests, and returns of units */
     uint64_t offset_ns;         /* of the last request */
-    uint8_t *names;             /* of the keys of one request */
-    size_t names_size, names_len, leases_at;
+    struct redis_names names;   /* of the request in preparation */
     void (*drained)(void *arg); /* NULL: no caller waits for that */
     void *drained_arg;
     bool is_ending;
