@@ -25,7 +25,7 @@ enum phase {
     PHASE_UNDOING,
 };
 
-/* One key of a request; equal items are merged. */
+/* One key of a request under one quota; equal items are merged. */
 struct part {
     struct cell_ask ask;
     struct work *work;
@@ -561,7 +561,8 @@ static bool add_item(struct work *work, const struct backend_item *item, size_t 
     part->index = (uint8_t)index;
     for (size_t i = 0; i < work->n_parts; i++) {
         struct part *known = &work->parts[i];
-        if (known->key.len != part->key.len ||
+        if (known->quota.derived.params_hash[0] != part->quota.derived.params_hash[0] ||
+            known->key.len != part->key.len ||
             memcmp(known->key.text, part->key.text, part->key.len) != 0)
             continue;
         work->part_of[index] = (uint8_t)i;

@@ -21,13 +21,14 @@
 
 enum part_state { PART_DUE, PART_DECIDED, PART_FAILED, PART_LOST, PART_CONFLICT, PART_GONE };
 
-/* The items of one slot: one script, all or nothing. */
+/* Items of one slot: one script, all or nothing. */
 struct part {
     struct job *job;
     struct router_ask *ask; /* while it is in progress */
     enum part_state state;
     bool is_replayed;
     unsigned slot;
+    uint8_t turn;    /* as redis_named */
     uint64_t server; /* router_server_bit() */
     size_t n_items;
     struct span head; /* of its keys, up to the tag's brace */
@@ -295,7 +296,9 @@ static void undo(struct part *part, uint64_t now_ns)
     if (id_key == NULL)
         return;
     struct script_id id = job->id_words;
-    id.key = span_of(id_key, store_id_key(part->head, job->id, id_key, len));
+    uint8_t own[BACKEND_ID_LEN];
+    redis_names_part_id(own, job->id, part->turn);
+    id.key = span_of(id_key, store_id_key(part->head, own, id_key, len));
     const struct script_ask ask = {
         .verb = REQUEST_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
     make_words(part, items, n_items, &ask);
@@ -584,6 +587,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
             .cost = ask->items[i].cost,
         };
         part->slot = named[i].slot;
+        part->turn = named[i].turn;
         part->server = named[i].server;
         if (n_items == 1 && job->has_id)
             id.key = redis_names_id(&store->names, &named[i], job->id);

@@ -53,12 +53,20 @@ struct span redis_names_key(const struct redis_names *names, const struct redis_
     return span_of(names->text + named->at, named->len);
 }
 
+void redis_names_part_id(uint8_t own[BACKEND_ID_LEN], const uint8_t id[BACKEND_ID_LEN],
+                         uint8_t turn)
+{
+    memcpy(own, id, BACKEND_ID_LEN);
+    own[BACKEND_ID_LEN - 1] ^= turn;
+}
+
 struct span redis_names_id(struct redis_names *names, const struct redis_named *named,
                            const uint8_t id[BACKEND_ID_LEN])
 {
-    uint8_t *out = names->text + names->len;
+    uint8_t *out = names->text + names->len, own[BACKEND_ID_LEN];
     struct span head = span_of(names->text + named->at, named->tag_len);
-    return span_of(out, store_id_key(head, id, (char *)out, head.len + STORE_ID_KEY_MORE));
+    redis_names_part_id(own, id, named->turn);
+    return span_of(out, store_id_key(head, own, (char *)out, head.len + STORE_ID_KEY_MORE));
 }
 
 struct span redis_names_leases(struct redis_names *names, struct span state)
@@ -67,6 +75,20 @@ struct span redis_names_leases(struct redis_names *names, struct span state)
     memcpy(out, state.ptr, state.len);
     memcpy(out + state.len, SCRIPT_LEASES_SUFFIX, strlen(SCRIPT_LEASES_SUFFIX));
     return span_of(out, state.len + strlen(SCRIPT_LEASES_SUFFIX));
+}
+
+/* Whether the part has the key of the item under another quota. */
+static bool has_other_quota(const struct redis_names *names, const struct redis_named *named,
+                            const struct backend_request *ask, size_t i, size_t part)
+{
+    const uint64_t *params = ask->items[i].quota->derived.params_hash;
+    const struct span key = redis_names_key(names, &named[i]);
+    for (size_t j = 0; j < i; j++)
+        if (named[j].part == part && named[j].len == key.len &&
+            memcmp(names->text + named[j].at, key.ptr, key.len) == 0 &&
+            ask->items[j].quota->derived.params_hash[0] != params[0])
+            return true;
+    return false;
 }
 
 size_t redis_names_parts(const struct redis_names *names, struct router *router,
@@ -80,8 +102,13 @@ size_t redis_names_parts(const struct redis_names *names, struct router *router,
     for (size_t i = 0; i < ask->n_items; i++) {
         size_t part = 0;
         named[i].slot = has_slots ? cluster_slot_of(redis_names_key(names, &named[i])) : 0;
-        while (part < n_parts && slots[part] != named[i].slot)
-            part++;
+        named[i].turn = 0;
+        for (; part < n_parts; part++) {
+            bool is_slot = slots[part] == named[i].slot;
+            if (is_slot && !has_other_quota(names, named, ask, i, part))
+                break;
+            named[i].turn = (uint8_t)(named[i].turn + is_slot);
+        }
         if (part == n_parts)
             slots[n_parts++] = named[i].slot;
         named[i].part = (uint8_t)part;

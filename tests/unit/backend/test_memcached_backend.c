@@ -390,6 +390,29 @@ TEST(equal_keys_of_a_list_share_what_they_are_granted)
     assert_int_equal(asked.each[0].granted + asked.each[1].granted, 0);
 }
 
+/* As an override makes it: one state, and each quota is asked by itself. */
+TEST(a_key_under_two_quotas_is_asked_under_both)
+{
+    for (int i = 0; i < 2; i++) {
+        struct asked asked = {.n_answers = 0};
+        const char *key = i == 0 ? "first" : "second";
+        add(&asked, i == 0 ? "gcra 9/10s" : "gcra 2/10s", key, 3);
+        add(&asked, i == 0 ? "gcra 2/10s" : "gcra 9/10s", key, 3);
+        start(&asked, REQUEST_TAKE);
+        run_all();
+        assert_decided(&asked, STINT_NEVER, 0);
+        assert_int_equal(asked.op.answer.sum.binding, 1 - i);
+        assert_int_equal(left_of("gcra 9/10s", key), 9);
+    }
+    struct asked asked = {.n_answers = 0};
+    add(&asked, "gcra 9/10s", "k", 3);
+    add(&asked, "gcra 18/10s", "k", 3);
+    start(&asked, REQUEST_TAKE);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 3);
+    assert_int_equal(left_of("gcra 18/10s", "k"), 18 - 6 - 3);
+}
+
 /* A server that is away in the middle of a list: what was charged elsewhere comes back. */
 TEST(a_list_whose_server_goes_is_taken_back)
 {

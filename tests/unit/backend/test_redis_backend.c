@@ -567,6 +567,48 @@ TEST(an_ask_with_an_id_is_sent_again)
     assert_true(asked.op.answer.is_replayed);
 }
 
+/* One rule's state under its own limit and under an override, which a script does not take. */
+TEST(a_key_under_two_quotas_is_two_scripts)
+{
+    struct stint_quota quotas[] = {quota_of("gcra 10/s"), quota_of("gcra 20/s")};
+    struct backend_item items[3];
+    struct backend_request ask = {.verb = REQUEST_TAKE,
+                                  .items = items,
+                                  .n_items = N(items),
+                                  .id = an_id,
+                                  .body = 255,
+                                  .id_lifetime_ns = NS_PER_S};
+    struct asked asked;
+    begin_single();
+    for (size_t i = 0; i < N(items); i++)
+        items[i] = (struct backend_item){.quota = &quotas[i % 2],
+                                         .name = span_of_text("r"),
+                                         .key = span_of_text(i < 2 ? "k" : "l"),
+                                         .cost = 3};
+    ask.now_ns = net.now_ns;
+    ask.deadline_ns = net.now_ns + 50 * MS;
+    prepare(&asked);
+    store->ops->ask(store, &ask, &asked.op);
+    assert_string_equal(words_to("a:6379"),
+                        "3 stint:{k}gcra:r: stint:{l}gcra:r: stint:{k}id:" ID_TEXT
+                        " take 0 0 gcra 3 10 1000000 10 0 0 gcra 3 10 1000000 10 0 0"
+                        " 00000000000000FF 1000; "
+                        "2 stint:{k}gcra:r: stint:{k}id:ab010200000000000000000000000001"
+                        " take 3 0 0 20 1000000 20 00000000000000FF 1000");
+    say(&net, "a:6379",
+        "*20\r\n:0\r\n:3\r\n:10\r\n:7\r\n:0\r\n:300\r\n:0\r\n:5000\r\n:0\r\n:3\r\n:10\r\n:7\r\n:"
+        "0\r\n"
+        ":300\r\n:0\r\n:3\r\n:10\r\n:7\r\n:0\r\n:300\r\n" DENIED);
+    assert_int_equal(asked.op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(asked.op.answer.sum.binding, 1);
+    assert_int_equal(asked.each[0].remaining, 10);
+    assert_int_equal(asked.each[2].remaining, 10);
+    assert_string_equal(words_to("a:6379"),
+                        "3 stint:{k}gcra:r: stint:{l}gcra:r: stint:{k}id:" ID_TEXT
+                        " undo 0 0 gcra 3 10 1000000 10 0 0 gcra 3 10 1000000 10 0 0"
+                        " 00000000000000FF 1000");
+}
+
 /* ---- The end --------------------------------------------------------------------------------- */
 
 static void on_drained(void *arg)
