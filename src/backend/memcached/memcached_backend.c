@@ -164,7 +164,7 @@ static struct stint_decision sum_of(const struct work *work)
     return sum;
 }
 
-/* A peek returns what a charge would leave; if the list is refused, nothing was charged. */
+/* A list was refused by its peeks, which show what a charge would leave: nothing was charged. */
 static void show_at_rest(struct work *work)
 {
     for (size_t i = 0; i < work->n_parts; i++) {
@@ -212,7 +212,7 @@ static void work_answer(struct work *work, uint64_t now_ns)
         answer->at_ns = work->decided_ns;
         answer->count = work->parts[0].ask.count;
         answer->sum = sum_of(work);
-        if (answer->sum.outcome != STINT_ALLOW && work->phase != PHASE_UNDOING)
+        if (answer->sum.outcome != STINT_ALLOW && work->phase == PHASE_LOOKING)
             show_at_rest(work);
         if (work->each > 0 && answer->sum.outcome == STINT_ALLOW)
             answer->sum.granted = work->each;

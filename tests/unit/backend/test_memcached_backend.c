@@ -290,6 +290,21 @@ TEST(a_list_takes_all_or_nothing)
     assert_decided(&asked, STINT_NEVER, 0);
 }
 
+TEST(a_peek_that_is_denied_shows_each_key_as_a_peek_of_it_alone)
+{
+    struct asked asked;
+    start_pair(&asked, REQUEST_TAKE, 2);
+    run_all();
+    start_pair(&asked, REQUEST_PEEK, 3);
+    run_all();
+    assert_decided(&asked, STINT_DENY, 0);
+    assert_int_equal(asked.each[0].outcome, STINT_ALLOW);
+    assert_int_equal(asked.each[0].granted, 3);
+    assert_int_equal(asked.each[0].remaining, 0);
+    assert_int_equal(asked.each[1].outcome, STINT_DENY);
+    assert_int_equal(asked.each[1].remaining, 2);
+}
+
 /* Both keys have been looked at, and are read once more to be charged. */
 static void run_looks(const struct asked *asked)
 {
