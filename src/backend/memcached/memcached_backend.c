@@ -405,6 +405,14 @@ static enum backend_error fault_of(const struct work *work)
     return BACKEND_ERROR_STATE;
 }
 
+static bool has_failed(const struct work *work)
+{
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (!work->parts[i].is_waiting && !is_answered(&work->parts[i]))
+            return true;
+    return false;
+}
+
 static void tell_result(struct work *work, uint64_t now_ns)
 {
     if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
@@ -484,26 +492,37 @@ static void withdraw(struct work *work)
     }
 }
 
+/* Keys that wait are denied; of the others nothing stays charged. */
+static void show_busy(struct work *work, struct backend_answer *answer)
+{
+    show_at_rest(work);
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (work->parts[i].is_waiting)
+            work->parts[i].decision =
+                (struct stint_decision){.outcome = STINT_DENY,
+                                        .stored = 1,
+                                        .limit = most_units(&work->parts[i].quota),
+                                        .retry_after_ns = BUSY_RETRY_NS};
+    answer->sum = sum_of(work);
+    for (size_t i = 0; i < work->n_items; i++) {
+        struct stint_decision each = work->parts[work->part_of[i]].decision;
+        each.remaining = (uint32_t)min_u64(add_sat(each.remaining, each.granted), each.limit);
+        each.granted = 0;
+        answer->each[i] = each;
+    }
+}
+
 /*
  * Other stores were faster each time. A denial, since memcached answers: the policy for an
  * unavailable store might admit all.
  */
 static void deny_busy(struct work *work, uint64_t now_ns)
 {
-    const struct stint_decision denial = {
-        .outcome = STINT_DENY, .stored = 1, .retry_after_ns = BUSY_RETRY_NS};
-    struct backend_op *op = work->op;
-    if (op == NULL)
-        return;
-    op->answer.outcome = BACKEND_DECIDED;
-    op->answer.fault = BACKEND_ERROR_BUSY;
-    op->answer.at_ns = work->store->options.io->ops->wall(work->store->options.io);
-    for (size_t i = 0; i < work->n_items; i++) {
-        const struct part *part = &work->parts[work->part_of[i]];
-        op->answer.each[i] = denial;
-        op->answer.each[i].limit = most_units(&part->quota);
-    }
-    op->answer.sum = op->answer.each[0];
+    struct memcached_io *io = work->store->options.io;
+    work->op->answer.outcome = BACKEND_DECIDED;
+    work->op->answer.fault = BACKEND_ERROR_BUSY;
+    work->op->answer.at_ns = io->ops->wall(io);
+    show_busy(work, &work->op->answer);
     withdraw(work);
     work_tell(work, now_ns);
 }
@@ -513,11 +532,12 @@ static void work_be_late(struct work *work, uint64_t now_ns)
 {
     enum cell_wait wait = wait_of(work, now_ns);
     bool may_deny = work->verb == REQUEST_TAKE || work->verb == REQUEST_TAKE_UPTO;
-    if (wait == CELL_WAITS_FOR_TURN && work->op != NULL)
-        work->store->metrics.busy++;
-    if (work->phase == PHASE_UNDOING)
+    if (work->phase == PHASE_UNDOING || has_failed(work)) {
         tell_result(work, now_ns);
-    else if (wait == CELL_WAITS_FOR_TURN && may_deny)
+        return;
+    }
+    work->store->metrics.busy += wait == CELL_WAITS_FOR_TURN;
+    if (wait == CELL_WAITS_FOR_TURN && may_deny)
         deny_busy(work, now_ns);
     else if (wait == CELL_WAITS_FOR_TURN)
         work_fail(work, BACKEND_ERROR_BUSY,
@@ -617,26 +637,6 @@ static void fail_at_once(struct backend_op *op, enum backend_error fault, const 
     op->answer.error = why;
 }
 
-static const char *why_never(const struct backend_request *ask)
-{
-    if (ask->verb == REQUEST_BOOK || ask->verb == REQUEST_EXTEND)
-        return "memcached supports neither bookings nor slots of concurrency: use Redis or Valkey";
-    if (ask->id != NULL && (!ask->is_ticket || ask->id_lifetime_ns > 0))
-        return "memcached cannot recognize a repeated id, and would charge twice: send no id, or "
-               "use Redis or Valkey";
-    if (ask->verb == REQUEST_LEASE || ask->verb == REQUEST_RETURN)
-        return "memcached supports no leases: use Redis or Valkey";
-    for (size_t i = 0; i < ask->n_items; i++) {
-        const struct backend_item *item = &ask->items[i];
-        if (memcached_state_accepts(item->quota, NULL) != 0)
-            return "memcached supports no concurrency, and only periods of whole microseconds up "
-                   "to four years: change the quota, or use Redis or Valkey";
-        if (item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE)
-            return "memcached supports no leases: use a rule without lease, or Redis or Valkey";
-    }
-    return NULL;
-}
-
 /* Whether a needed server has been unavailable for longer than this request can wait. */
 static const char *why_not_now(struct store *store, const struct work *work, uint64_t now_ns,
                                enum backend_error *fault, uint64_t *unavailable)
@@ -701,7 +701,7 @@ static void store_ask(struct backend *shared, const struct backend_request *ask,
                       struct backend_op *op)
 {
     struct store *store = (struct store *)shared;
-    const char *why = why_never(ask);
+    const char *why = memcached_state_refusal(ask);
     bool overflows = false;
     assert(ask->n_items > 0 && ask->n_items <= BACKEND_ITEMS_MAX);
     store->metrics.asks++;
@@ -742,7 +742,8 @@ uint64_t memcached_backend_deadline(const struct backend *shared)
 static void end_late(struct work *work, uint64_t now_ns)
 {
     bool was_wanted = work->op != NULL;
-    work_be_late(work, now_ns);
+    if (was_wanted)
+        work_be_late(work, now_ns);
     if (!was_wanted || !work_must_go_on(work)) {
         if (work->phase == PHASE_UNDOING)
             count_undone(work);
@@ -887,10 +888,8 @@ struct backend *memcached_backend_new(const struct memcached_backend_options *op
     store->earliest_ns = STINT_NEVER_NS;
     if (store->options.asks_max == 0)
         store->options.asks_max = 4096;
-    if (store->options.skew_max_ns == 0)
-        store->options.skew_max_ns = 100 * NS_PER_MS;
-    if (store->options.beat_ns == 0)
-        store->options.beat_ns = NS_PER_S;
+    link_set_default(&store->options.skew_max_ns, 100 * NS_PER_MS);
+    link_set_default(&store->options.beat_ns, NS_PER_S);
     store->cells = cells_new(&store->options, &store->metrics, &store->cells_fault,
                              span_of(store->prefix, store->prefix_len));
     if (store->cells == NULL) {

@@ -75,6 +75,26 @@ int memcached_state_accepts(const struct stint_quota *quota, struct stint_error 
     return script_accepts(quota, error);
 }
 
+const char *memcached_state_refusal(const struct backend_request *ask)
+{
+    if (ask->verb == REQUEST_BOOK || ask->verb == REQUEST_EXTEND)
+        return "memcached supports neither bookings nor slots of concurrency: use Redis or Valkey";
+    if (ask->id != NULL && (!ask->is_ticket || ask->id_lifetime_ns > 0))
+        return "memcached cannot recognize a repeated id, and would charge twice: send no id, or "
+               "use Redis or Valkey";
+    if (ask->verb == REQUEST_LEASE || ask->verb == REQUEST_RETURN)
+        return "memcached supports no leases: use Redis or Valkey";
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct backend_item *item = &ask->items[i];
+        if (memcached_state_accepts(item->quota, NULL) != 0)
+            return "memcached supports no concurrency, and only periods of whole microseconds up "
+                   "to four years: change the quota, or use Redis or Valkey";
+        if (item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE)
+            return "memcached supports no leases: use a rule without lease, or Redis or Valkey";
+    }
+    return NULL;
+}
+
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
 static uint64_t read_number(const uint8_t **at, size_t size)

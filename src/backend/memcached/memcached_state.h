@@ -70,6 +70,9 @@ struct memcached_step {
 /* 0 where such a quota can be kept here; else why not. It has passed stint_quota_check(). */
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error);
 
+/* Why a request can never be done here; NULL: it can. */
+const char *memcached_state_refusal(const struct backend_request *ask);
+
 /* The time, since 1970, from which states of this time count: real time, or as late. */
 uint64_t memcached_state_epoch_ns(uint64_t now_ns);
 

@@ -100,10 +100,46 @@ TEST(a_list_that_was_denied_as_busy_stays_uncharged)
     assert_true(find(&servers[0], A_NAME) != NULL || find(&servers[1], A_NAME) != NULL);
     memcached_backend_wake(store, now_ns);
     assert_decided(&asked, STINT_DENY, 0);
+    assert_int_equal(asked.op.answer.sum.binding, 1);
+    assert_in_range(asked.op.answer.sum.retry_after_ns, MS, 100 * MS);
+    assert_int_equal(asked.each[0].outcome, STINT_ALLOW); /* nobody else wants it */
+    assert_int_equal(asked.each[0].granted, 0);
+    assert_int_equal(asked.each[0].remaining, 5);
+    assert_int_equal(asked.each[1].outcome, STINT_DENY);
+    assert_int_equal(asked.each[1].limit, 400);
     run_all();
     assert_int_equal(left_of("window 5/10s", "a"), 5);
     assert_int_equal(left_of("gcra 400/10s", "b"), 400 - 60);
     assert_int_equal(metrics()->kept, 0);
+}
+
+/* One key may have been charged, the other one waits for its turn: the answer is the worse one. */
+TEST(a_list_that_may_have_been_charged_is_not_denied_as_busy)
+{
+    struct asked asked = {.n_answers = 0};
+    char key[16] = "a", other[16] = "a";
+    while (server_of("window 5/10s", key) != &servers[0])
+        key[0]++;
+    while (server_of("gcra 400/10s", other) != &servers[1])
+        other[0]++;
+    char name[32];
+    snprintf(name, sizeof(name), "p:{%s}gcra:r:", other);
+    add(&asked, "window 5/10s", key, 3);
+    add(&asked, "gcra 400/10s", other, 3);
+    start(&asked, REQUEST_TAKE);
+    assert_true(run_one(&servers[0]));
+    assert_true(run_one(&servers[1])); /* both were looked at */
+    assert_true(run_one(&servers[0])); /* the swap is sent */
+    link_sent(memcached_conn_link(servers[0].conn),
+              link_output(memcached_conn_link(servers[0].conn)).len);
+    cut(&servers[0]);
+    for (int i = 0; i < 60; i++) {
+        rival_takes(&servers[1], "gcra 400/10s", name, 1);
+        run_one(&servers[1]);
+        now_ns += MS;
+    }
+    memcached_backend_wake(store, now_ns);
+    assert_failed(&asked, BACKEND_ERROR_LOST);
 }
 
 /* It lost swaps, but then memcached said nothing for most of its time. */
