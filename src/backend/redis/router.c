@@ -258,6 +258,7 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
     case REDIS_ERROR_LOADING:
     case REDIS_ERROR_BUSY:
     case REDIS_ERROR_NOSCRIPT:
+        ask->redirects = 0; /* the node does not disagree */
         ask_retry(ask, now_ns);
         return true;
     default:

@@ -81,6 +81,26 @@ TEST(a_slot_on_its_way_is_asked_for_there)
     assert_int_equal(FIGURE(failovers), 0);
 }
 
+/* Some of its keys are on their way: neither server has all of them, for a while. */
+TEST(a_slot_whose_keys_are_on_their_way_is_asked_for_until_they_are_there)
+{
+    begin_cluster();
+    ask_as(LOW, 200 * MS, false);
+    assert_sent(&net, "a:1", "GET b");
+    say(&net, "a:1", "-ASK 3300 c:3\r\n");
+    meet(&net, "c:3", "C");
+    int refused = 0;
+    for (int ms = 0; ms < 190 && refused < 7; ms++, pass(&net, MS)) {
+        if (strstr(sent_to(&net, line_to(&net, "a:1")), "GET b") != NULL)
+            say(&net, "a:1", "-ASK 3300 c:3\r\n");
+        if (strstr(sent_to(&net, line_to(&net, "c:3")), "GET b") != NULL) {
+            say(&net, "c:3", "+OK\r\n-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
+            refused++;
+        }
+    }
+    assert_int_equal(refused, 7);
+}
+
 TEST(an_unknown_master_is_asked_once_the_map_has_it)
 {
     begin_cluster();
