@@ -714,6 +714,10 @@ def test_an_override_of_another_unit_is_counted_apart(folder, algorithm, has_sto
         assert [left("none", 2, DAY) for _ in range(3)] == [1, 0, "over"]
         assert [left("none", 3, HOUR), left("none", 3, HOUR)] == [0, "over"]
         assert left("free", 2, MONTH) == 1
+        # Both in one request: one state, under both limits.
+        both = [descriptor(("ten", "b")), descriptor(("ten", "b"), override=(12, HOUR))]
+        assert [beside.codes(*both) for _ in range(6)] == 5 * [(OK, OK, OK)] + [
+            (OVER_LIMIT, OVER_LIMIT, OK)]
 
 
 def test_an_override_has_no_name_and_replaces_nothing(folder):
