@@ -184,6 +184,15 @@ def test_c_refuses_lists_that_no_store_keeps_and_replies_that_no_script_sends(re
     pool.close()
 
 
+def test_a_time_of_any_length_is_as_good_as_the_longest_number(redis):
+    pool = CPool(redis)
+    pool.keys = {"a": ([QUOTAS[0]], 1)}
+    pool.next(now=7)
+    for granted_at in (2**53 - 1, 2**53, 2**54):
+        assert pool.give_back("a", 1, granted_at, now=7) in (0, 1)
+    pool.close()
+
+
 UNEVEN = st.lists(st.tuples(st.lists(st.sampled_from([0, 2, 3, 5]), min_size=1, max_size=1),
                             st.integers(1, 4)), min_size=3, max_size=6)
 TAKES = st.lists(st.one_of(*[st.tuples(st.just("next"), st.just(1), st.just(False))] * 5,

@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD_WORDS 10 /* EVALSHA hash 1 KEY verb now cost at order probe */
+#define EXACT_MAX (INT64_C(1) << 53) /* a Lua number is a double */
+#define HEAD_WORDS 10                /* EVALSHA hash 1 KEY verb now cost at order probe */
 #define GROUP_WORDS_MAX (1 + STINT_POOL_QUOTAS_MAX * (1 + SCRIPT_QUOTA_WORDS))
 
 /* Keys that have the same quotas: their number, and six words for each. */
@@ -304,7 +305,7 @@ static void begin(struct pool_command *command, const struct backend_pool_reques
     if (gives_back && ask->at_ns == STINT_NEVER_NS)
         add(command, span_of_text("-1"));
     else if (gives_back)
-        add_number(command, 2, "", ask->at_ns / NS_PER_US);
+        add_number(command, 2, "", min_u64(ask->at_ns / NS_PER_US, EXACT_MAX - 1));
     else /* a cooldown of less than a microsecond counts as one */
         add_number(command, 2, "", reports ? (ask->cooldown_ns + NS_PER_US - 1) / NS_PER_US : 0);
     add(command, span_of_text(orders[ask->list->order]));
@@ -347,7 +348,6 @@ bool pool_command_make(struct pool_command *command, const struct backend_pool_r
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-#define EXACT_MAX (INT64_C(1) << 53)
 #define NEXT_VALUES 11
 
 static bool is_within(int64_t value, int64_t least, int64_t most)
