@@ -7,6 +7,7 @@
 #ifndef STINT_SIM_WORKLOAD_WORKLOAD_H
 #define STINT_SIM_WORKLOAD_WORKLOAD_H
 
+#include "base/limits.h"
 #include "sim/input/event.h"
 #include "sim/workload/random.h"
 
@@ -100,7 +101,7 @@ struct workload_step {
     uint64_t from_ns, until_ns;
     uint32_t units; /* at most so many admitted units; 0: any number */
 };
-#define WORKLOAD_STEPS_MAX 128
+#define WORKLOAD_STEPS_MAX (2 + 3 * (WINDOW_SLOTS_MAX + 3)) /* of slot_edge */
 
 struct workload_plan {
     struct workload_step steps[WORKLOAD_STEPS_MAX];
@@ -137,8 +138,6 @@ struct workload {
     size_t n_entries, entry;
     uint64_t entries_epoch_ns;
 };
-
-/* The names of the kinds, by enum workload_kind, and NULL. */
 
 /* Reads the text; nothing is allocated. */
 int workload_parse(struct workload *workload, const char *text, struct stint_error *error);

@@ -126,6 +126,7 @@ TEST(test_adversaries_reach_what_is_stated)
         {"window 100/60s", "slot_edge", 100},
         {"window 15/1m", "slot_edge", 15},
         {"window 100/60s resolution=10", "slot_edge", 100},
+        {"window 15/60s resolution=111", "slot_edge", 15},
         {"window 100/60s", "clock_steps", 100},
         {"window 100/60s", "flood", 100},
         {"log 100/60s", "flood", 100},
