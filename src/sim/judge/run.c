@@ -37,6 +37,7 @@ struct tally_key {
 struct tally_period {
     uint64_t ends_ns; /* 0: none yet */
     uint64_t asked, used;
+    uint32_t owner; /* of the place, under churn */
 };
 
 struct run {
@@ -155,10 +156,12 @@ static void count_periods(struct run *run, size_t quota)
     for (size_t i = 0; i < run->n_batch; i++) {
         uint64_t at_ns = run->events[i].at_ns;
         size_t place = sim_event_place(&run->events[i]);
+        uint32_t owner = (uint32_t)(run->events[i].key >> 32);
         struct tally_period *period = &run->periods[place * run->n_quotas + quota];
-        if (at_ns >= period->ends_ns) {
+        if (at_ns >= period->ends_ns || owner != period->owner) {
             end_period(run, quota, period);
             period->ends_ns = (at_ns / length_ns + 1) * length_ns;
+            period->owner = owner;
         }
         uint32_t units = granted(run, i);
         period->asked += run->events[i].cost;

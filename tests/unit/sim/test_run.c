@@ -182,6 +182,15 @@ TEST(test_metrics_of_a_herd_are_known)
     assert_int_equal(tally.unjustified, 0);
 }
 
+/* Of each owner of a slot by itself: 30 units each minute are asked for, and 10 allowed. */
+TEST(test_a_period_is_of_one_key_under_churn)
+{
+    struct run_options options = {.length_ns = 600 * NS_PER_S};
+    struct tally tally = run("log 10/60s", "poisson churn=5s load=3", options);
+    assert_true(tally.keys > 50 && tally.quotas[0].used_units > 200);
+    assert_true(tally_utilisation(&tally.quotas[0]) <= 1);
+}
+
 /* A list is charged all or nothing, and each of its quotas is counted by itself. */
 TEST(test_a_list_is_judged_as_a_list)
 {
