@@ -2,9 +2,9 @@
 /*
  * `stint pace`: standard input to standard output, at a quota.
  *
- * No line that was read is lost. The first SIGINT or SIGTERM ends reading, and what was read is
- * still released at the quota; the second ends the program, and so does an output that is closed:
- * what was not released then goes to --rest, or to standard error.
+ * No line that was read is lost. The first SIGINT, SIGTERM or SIGHUP ends reading, and what was
+ * read is still released at the quota; the second ends the program, and so does an output that is
+ * closed: what was not released then goes to --rest, or to standard error.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -13,9 +13,9 @@
 #include "cmd/lib/held_lines.h"
 #include "cmd/lib/print.h"
 
+#include "cmd/lib/signals.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,13 +32,11 @@ struct pace {
     const char *rest;
     struct stint_table *table;
     struct held_lines held;
-    uint64_t read_ns;  /* when bytes were last read */
-    uint64_t first_ns; /* when the first held line was read */
-    bool ended;        /* nothing more is read */
-    sigset_t mask;     /* the signal mask while the program waits */
+    uint64_t read_ns;   /* when bytes were last read */
+    uint64_t first_ns;  /* when the first held line was read */
+    bool ended;         /* nothing more is read */
+    unsigned n_signals; /* seen before this step */
 };
-
-static volatile sig_atomic_t signals_seen;
 
 static const struct args_option options_known[] = {
     {"quota", "SPEC", 0, "Lines per time; several are taken all or nothing",
@@ -75,41 +73,16 @@ static void refuse_word(struct argp_state *state, void *input, char *word)
     argp_error(state, "lines come from standard input; found '%s'", word);
 }
 
-static void on_signal(int number)
-{
-    (void)number;
-    signals_seen++;
-}
-
-/* Signals are delivered only while the program waits, so that none is missed before a wait. */
-static void catch_signals(struct pace *pace)
-{
-    struct sigaction catch = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigprocmask(SIG_BLOCK, &ends, &pace->mask);
-    sigaction(SIGINT, &catch, NULL);
-    sigaction(SIGTERM, &catch, NULL);
-    sigaction(SIGPIPE, &ignore, NULL);
-}
-
 /*
- * Returns how many bytes were written: all, or fewer if the output fails or the user ends it. A
- * signal may end each write.
+ * Returns how many bytes were written: all, or fewer if the output fails, or a signal after the
+ * first n_before ends the write.
  */
-static size_t write_all(const struct pace *pace, int fd, const char *bytes, size_t len)
+static size_t write_all(int fd, const char *bytes, size_t len, unsigned n_before)
 {
     size_t done = 0;
     while (done < len) {
-        sigset_t blocked;
-        sigprocmask(SIG_SETMASK, &pace->mask, &blocked);
         ssize_t n = write(fd, bytes + done, len - done);
-        int why = errno;
-        sigprocmask(SIG_SETMASK, &blocked, NULL);
-        errno = why;
-        if (n < 0 && (errno != EINTR || signals_seen > 1))
+        if (n < 0 && (errno != EINTR || interrupts_seen() > n_before))
             break;
         done += n > 0 ? (size_t)n : 0;
     }
@@ -122,13 +95,13 @@ static bool release(struct pace *pace, size_t n_lines)
     struct held_lines *held = &pace->held;
     size_t len = held_lines_length(held, n_lines);
     const char *bytes = held->bytes + held->begin;
-    size_t done = write_all(pace, STDOUT_FILENO, bytes, len);
+    size_t done = write_all(STDOUT_FILENO, bytes, len, 1);
     if (done == len) {
         held_lines_drop(held, n_lines);
         pace->first_ns = pace->read_ns;
         return true;
     }
-    if (signals_seen <= 1)
+    if (interrupts_seen() <= 1)
         print_message("cannot write to standard output: %s", strerror(errno));
     size_t n_whole = 0;
     for (size_t i = 0; i < done; i++)
@@ -173,10 +146,8 @@ static bool read_more(struct pace *pace)
 /* Waits for input, a signal, or the time; STINT_NEVER_NS is no time limit. */
 static bool wait_ns(struct pace *pace, uint64_t ns, bool wants_input)
 {
-    struct pollfd input = {.fd = wants_input ? STDIN_FILENO : -1, .events = POLLIN};
-    struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
-    int n = ppoll(&input, 1, ns == STINT_NEVER_NS ? NULL : &time, &pace->mask);
-    return n > 0 ? read_more(pace) : true;
+    int fd = wants_input ? STDIN_FILENO : -1;
+    return interrupt_wait(fd, ns, pace->n_signals) ? read_more(pace) : true;
 }
 
 /* Whether the first lines are a batch, and if not, the time until they are one at the latest. */
@@ -199,7 +170,7 @@ static bool step(struct pace *pace)
 {
     uint64_t now_ns = stint_now(pace->table), left_ns;
     size_t n_lines = pace->held.n_lines < pace->batch ? pace->held.n_lines : pace->batch;
-    if (signals_seen > 0 && !pace->ended && !end_reading(pace))
+    if (pace->n_signals > 0 && !pace->ended && !end_reading(pace))
         return false;
     bool wants_input = !pace->ended && n_lines < pace->batch;
     if (!batch_ready(pace, n_lines, now_ns, &left_ns))
@@ -233,12 +204,12 @@ static void save_rest(struct pace *pace)
                   fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
     const char *bytes = held->bytes + held->begin;
-    signals_seen = 1; /* from here on one more signal ends the program at once */
-    size_t written = write_all(pace, fd, bytes, len);
+    unsigned n_signals = interrupts_seen(); /* one more ends the program at once */
+    size_t written = write_all(fd, bytes, len, n_signals);
     if (written < len && fd != STDERR_FILENO) {
         print_message("%s has only %zu of their %zu bytes: %s%s; here are the others:", pace->rest,
                       written, len, strerror(errno), err_advice(errno));
-        written += write_all(pace, STDERR_FILENO, bytes + written, len - written);
+        written += write_all(STDERR_FILENO, bytes + written, len - written, n_signals);
     }
     if (written < len)
         print_message("and could not all be saved: %s", strerror(errno));
@@ -249,13 +220,15 @@ static void save_rest(struct pace *pace)
 static int run(struct pace *pace)
 {
     bool whole = true;
-    while (whole && signals_seen < 2 && !(pace->ended && pace->held.n_lines == 0))
+    while (whole && pace->n_signals < 2 && !(pace->ended && pace->held.n_lines == 0)) {
         whole = step(pace);
     bool released = pace->ended && pace->held.n_lines == 0;
     save_rest(pace);
     return whole && released ? CMD_DONE : CMD_BAD_INPUT;
 }
 
+        pace->n_signals = interrupts_seen();
+    }
 static int open_table(struct pace *pace, struct stint_error *error)
 {
     struct stint_table_options table = {
@@ -278,14 +251,16 @@ int pace_main(int argc, char **argv)
         .set = {options_known, .word = refuse_word, .end = check_batch},
         .doc = "Copies lines from standard input to standard output no faster than the quota "
                "allows; a line is a unit.\v"
-               "The first SIGINT or SIGTERM ends reading; what was read is still released, at the "
+               "The first SIGINT, SIGTERM or SIGHUP ends reading; what was read is still released, "
+               "at the "
                "quota. A second one ends the program: lines that were read and not released go to "
                "--rest, or to standard error. So do they when the output is closed.",
     };
     static struct pace pace = {.batch = 1, .linger_ns = STINT_NEVER_NS};
     struct stint_error error;
     args_parse(&command, argc, argv, &pace);
-    catch_signals(&pace);
+    interrupt_count_all();
+    signal(SIGPIPE, SIG_IGN);
     int result = CMD_BAD_INPUT;
     if (open_table(&pace, &error) == 0)
         result = run(&pace);

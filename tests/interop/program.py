@@ -27,10 +27,17 @@ def stint(*args, given=b"", code=0):
     return done.stdout.decode(), done.stderr.decode(errors="replace")
 
 
-def waits(process):
+def waits(process, asleep=True):
     """Whether it catches SIGINT, bit 2 of the mask in /proc, and sleeps in a system call."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.split("SigCgt:")[1].split()[0], 16) & 2 and "State:\tS" in status
+    is_caught = int(status.split("SigCgt:")[1].split()[0], 16) & 2
+    return is_caught and (not asleep or "State:\tS" in status)
+
+
+def signals_waiting(pid):
+    """The mask of those that were sent to the process, and that it has not caught."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("ShdPnd:")[1].split()[0], 16)
 
 
 def interrupted(*args, given=b""):

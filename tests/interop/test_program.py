@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from program import NS, STINT, stint
+from program import NS, STINT, signals_waiting, stint
 
 # ---- explain, try -------------------------------------------------------------------------------
 
@@ -156,18 +156,29 @@ def read_until_paced(quota, first, **options):
 def wait_until_caught(pid):
     """Until no signal waits for that process."""
     ends = time.monotonic() + 20
-    while not re.search(r"^ShdPnd:\s0+$", Path(f"/proc/{pid}/status").read_text(), re.M):
+    while signals_waiting(pid) != 0:
         assert time.monotonic() < ends
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_pace_releases_what_it_read_after_a_signal(number):
     with read_until_paced("log 1/200ms", b"a\n") as running:
         running.send_signal(number)
         assert running.stdout.read() == b"b\nc\nd\n"
         assert running.wait(10) == 0
         running.stdin.close()
+
+
+def test_pace_leaves_an_ignored_interrupt_ignored():
+    """As in the background of a script, where shells have SIGINT ignored."""
+    with subprocess.Popen(["sh", "-c", 'trap "" INT; exec "$0" pace --quota 100/1s', STINT],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as running:
+        for line in (b"a\n", b"b\n"):
+            running.stdin.write(line)
+            assert running.stdout.readline() == line
+            running.send_signal(signal.SIGINT)
+        assert running.communicate(b"c\n", timeout=60)[0] == b"c\n" and running.returncode == 0
 
 
 def test_pace_hands_over_what_it_read_after_a_second_signal(tmp_path):

@@ -18,7 +18,7 @@ import urllib.request
 
 import pytest
 
-from program import STINT
+from program import STINT, signals_waiting
 from redis_server import until
 from server import Server, free_port
 
@@ -268,6 +268,33 @@ def test_a_question_mark_shows_the_keys_and_what_is_measured():
             assert terminal.end() == 0
     assert b"\x1b[?7l" in terminal.said, "no line takes the row of the next"
     assert terminal.said.rstrip().endswith(b"\x1b[?1049l")
+
+
+def is_restored(terminal):
+    """Its own screen, and keys are shown again."""
+    return terminal.said.rstrip().endswith(b"\x1b[?1049l") and \
+        termios.tcgetattr(terminal.fd)[3] & termios.ECHO != 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(number):
+    with Server(rules=RULES) as server, Terminal(server, 24, 80) as terminal:
+        terminal.screen("p50")
+        os.kill(terminal.child, number)
+        assert terminal.end() == 0 and is_restored(terminal)
+
+
+def test_so_does_the_second_while_a_server_hangs():
+    with Server(rules=RULES) as server, Terminal(server, 24, 80, "--timeout", "10m") as terminal:
+        terminal.screen("p50")
+        server.process.send_signal(signal.SIGSTOP)
+        while select.select([terminal.fd], [], [], 1)[0]:  # until no sample comes any more
+            terminal.read(1)
+        os.kill(terminal.child, signal.SIGINT)
+        until(lambda: signals_waiting(terminal.child) == 0, "both are not one")
+        os.kill(terminal.child, signal.SIGINT)
+        assert terminal.end() == -signal.SIGINT and is_restored(terminal)
+        server.process.send_signal(signal.SIGCONT)
 
 
 # ---- The file of a table ------------------------------------------------------------------------

@@ -192,7 +192,7 @@ int input_stat(const char *path, struct input_stat *found, struct stint_error *e
 static long read_some(struct input *input, uint8_t *bytes, size_t size, struct stint_error *error)
 {
     ssize_t n;
-    input->interrupted = !interrupt_wait(input->fd);
+    input->interrupted = !interrupt_wait(input->fd, STINT_NEVER_NS, 0);
     if (input->interrupted)
         return err_set(error, STINT_E_SYSTEM, "interrupted while reading %s", input->name);
     do

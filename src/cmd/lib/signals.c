@@ -3,15 +3,15 @@
 #define _GNU_SOURCE
 #include "cmd/lib/signals.h"
 
+#include "base/ns.h"
 #include "cmd/lib/cmd.h"
+#include "stint.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,69 +22,87 @@
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 #define N_NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
 
-static volatile sig_atomic_t seen;
-static size_t n_caught; /* of the numbers */
+static volatile sig_atomic_t n_seen, last;
+static void (*before_end)(void);
 
 static void on_interrupt(int number)
 {
-    (void)number;
-    seen = 1;
+    last = number;
+    if (n_seen++ == 0)
+        return;
+    if (before_end != NULL)
+        before_end();
+    interrupt_end();
 }
 
-static void catch_first(size_t n)
+static void on_counted(int number)
 {
-    struct sigaction action = {.sa_handler = on_interrupt,
-                               .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
-    assert(n <= N_NUMBERS);
+    last = number;
+    n_seen++;
+}
+
+static void catch_first(size_t n, void (*handler)(int), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
     sigemptyset(&action.sa_mask);
-    seen = 0;
-    n_caught = n;
-    for (size_t i = 0; i < n; i++) {
-        struct sigaction before;
-        sigaction(numbers[i], NULL, &before);
-        if (before.sa_handler != SIG_IGN)
+    for (size_t i = 0; i < n; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
-    }
 }
 
 void interrupt_catch(void)
 {
-    catch_first(1);
+    catch_first(1, on_interrupt, SA_RESTART);
 }
 
-void interrupt_catch_all(void)
+void interrupt_catch_all(void (*leave)(void))
 {
-    const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    catch_first(N_NUMBERS);
-    sigaction(SIGPIPE, &ignore, NULL);
+    before_end = leave;
+    catch_first(N_NUMBERS, on_interrupt, SA_RESTART);
 }
 
-bool interrupt_seen(void)
+void interrupt_count_all(void)
 {
-    return seen != 0;
+    catch_first(N_NUMBERS, on_counted, 0);
+}
+
+unsigned interrupts_seen(void)
+{
+    return (unsigned)n_seen;
 }
 
 bool interrupt_take(void)
 {
-    bool was_seen = interrupt_seen();
-    if (was_seen)
-        catch_first(n_caught);
+    bool was_seen = interrupts_seen() > 0;
+    n_seen = 0;
     return was_seen;
 }
 
 /* A signal is delivered only while this waits, so that none is missed before. */
-bool interrupt_wait(int fd)
+bool interrupt_wait(int fd, uint64_t ns, unsigned n_before)
 {
+    const struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
+                                  .tv_nsec = (long)(ns % NS_PER_S)};
     struct pollfd input = {.fd = fd, .events = POLLIN};
     sigset_t blocked, before;
+    int n = 0;
     sigemptyset(&blocked);
     for (size_t i = 0; i < N_NUMBERS; i++)
         sigaddset(&blocked, numbers[i]);
     sigprocmask(SIG_BLOCK, &blocked, &before);
-    while (!interrupt_seen() && ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR)
-        continue;
+    do
+        n = interrupts_seen() > n_before
+                ? 0
+                : ppoll(&input, 1, ns == STINT_NEVER_NS ? NULL : &time, &before);
+    while (n < 0 && errno == EINTR && ns == STINT_NEVER_NS);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    return !interrupt_seen();
+    return n != 0 && interrupts_seen() <= n_before;
+}
+
+void interrupt_end(void)
+{
+    signal(last, SIG_DFL);
+    raise(last);
 }
 
 /* ---- A bus error ----------------------------------------------------------------------------- */

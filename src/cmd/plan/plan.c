@@ -255,7 +255,7 @@ static int read_log(struct planning *planning, struct stint_error *error)
 static bool goes_on(void *arg)
 {
     (void)arg;
-    return !interrupt_seen();
+    return interrupts_seen() == 0;
 }
 
 /* Keeps the keys that are denied most; of equal ones the first. */

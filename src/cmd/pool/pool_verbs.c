@@ -8,6 +8,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 #include "sim/picture/picture.h"
 
 #include <errno.h>
@@ -46,8 +47,8 @@ static bool is_chatty(const struct pool_options *options)
 /* ---- next: which key may be used now, or when? ----------------------------------------------- */
 
 /*
- * A key is charged only if its name is printed: signals are delivered while the program waits, and
- * the units of a name that could not be printed are refunded.
+ * A key is charged only if its name is printed: a signal ends the program while it waits, and the
+ * units of a name that could not be printed are refunded.
  */
 
 /* Other processes may refund units before the time that is waited for: check now and then. */
@@ -120,9 +121,8 @@ static int none_is_free(const struct pool_session *session, const struct stint_p
     return CMD_DENIED;
 }
 
-/* Retries until a key is free, the longest wait would not suffice, or a blocked signal arrives. */
-static struct stint_pool_answer wait_for_key(const struct pool_session *session,
-                                             const sigset_t *signals, int *signal_number)
+/* Retries until a key is free, the longest wait would not suffice, or an interrupt is seen. */
+static struct stint_pool_answer wait_for_key(const struct pool_session *session)
 {
     uint64_t end_ns = add_sat(stint_now(session->table), session->options->wait_max_ns);
     for (;;) {
@@ -134,23 +134,10 @@ static struct stint_pool_answer wait_for_key(const struct pool_session *session,
         if (answer.name != NULL || !session->options->wait || back_ns == UINT64_MAX ||
             back_ns > end_ns)
             return answer;
-        uint64_t ns = min_u64(answer.wait_ns, LOOK_AGAIN_NS);
-        const struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
-                                      .tv_nsec = (long)(ns % NS_PER_S)};
-        *signal_number = sigtimedwait(signals, NULL, &time);
-        if (*signal_number > 0)
+        interrupt_wait(-1, min_u64(answer.wait_ns, LOOK_AGAIN_NS), 0);
+        if (interrupts_seen() > 0)
             return answer;
     }
-}
-
-/* Ends by the signal's default action: shells end their loops by that. */
-static void die_of(const struct pool_session *session, const sigset_t *signals, int number)
-{
-    if (is_chatty(session->options))
-        print_message("no key was taken");
-    signal(number, SIG_DFL);
-    raise(number);
-    sigprocmask(SIG_UNBLOCK, signals, NULL);
 }
 
 /* Checked before a key is charged: which one it will be is not known yet. */
@@ -166,33 +153,21 @@ static bool have_secrets(const struct pool_session *session)
     return true;
 }
 
-/* A process started in the background may have these signals ignored; then they stay so. */
-static void block_signals(sigset_t *signals)
-{
-    static const int ends[] = {SIGINT, SIGTERM};
-    sigemptyset(signals);
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        struct sigaction inherited;
-        if (sigaction(ends[i], NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
-            sigaddset(signals, ends[i]);
-    }
-    sigprocmask(SIG_BLOCK, signals, NULL);
-}
-
 static int pool_next(const struct pool_session *session)
 {
-    sigset_t signals;
-    int signal_number = 0;
     if (!have_secrets(session))
         return CMD_BAD_INPUT;
     signal(SIGPIPE, SIG_IGN);
-    block_signals(&signals);
-    struct stint_pool_answer answer = wait_for_key(session, &signals, &signal_number);
-    if (signal_number > 0) {
-        die_of(session, &signals, signal_number);
-        return CMD_BAD_INPUT;
-    }
-    return answer.name != NULL ? hand_out(session, &answer) : none_is_free(session, &answer);
+    interrupt_count_all();
+    struct stint_pool_answer answer = wait_for_key(session);
+    if (answer.name != NULL)
+        return hand_out(session, &answer);
+    if (interrupts_seen() == 0)
+        return none_is_free(session, &answer);
+    if (is_chatty(session->options))
+        print_message("no key was taken");
+    interrupt_end();
+    return CMD_BAD_INPUT;
 }
 
 /* ---- status: the state of each key, by name only --------------------------------------------- */

@@ -26,6 +26,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -643,7 +644,7 @@ static int read_all(struct replay_run *run, struct stint_error *error)
         if (n % REPLAY_BATCH != 0)
             continue;
         progress_step(&run->progress, event_source_bytes_read(&run->source));
-        if (ferror(stdout) || interrupt_seen())
+        if (ferror(stdout) || interrupts_seen() > 0)
             return 0; /* no output is read any more; see main.c */
     }
     return code;
@@ -653,7 +654,7 @@ static int decide_sorted(struct replay_run *run, struct stint_error *error)
 {
     struct event_entry entry;
     int code = 0;
-    while (code == 0 && !ferror(stdout) && !interrupt_seen()) {
+    while (code == 0 && !ferror(stdout) && interrupts_seen() == 0) {
         int found = event_sorter_next(&run->sorter, &entry, error);
         if (found <= 0)
             return found;
@@ -670,11 +671,11 @@ static int replay_all(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error ignored;
     int code = read_all(run, error);
-    run->interrupted = run->options.store.text == NULL ? interrupt_take() : interrupt_seen();
+    run->interrupted = run->options.store.text == NULL ? interrupt_take() : interrupts_seen() > 0;
     int sorted = decide_sorted(run, code == 0 ? error : &ignored);
     code = code == 0 ? sorted : code;
     int flushed = run_flush(run, code == 0 ? error : &ignored);
-    run->interrupted = run->interrupted || interrupt_seen();
+    run->interrupted = run->interrupted || interrupts_seen() > 0;
     progress_end(&run->progress);
     return code != 0 ? code : flushed;
 }
@@ -757,9 +758,11 @@ int replay_main(int argc, char **argv)
     }
     parse_options(&run->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
-    if (run->options.store.text != NULL)
-        interrupt_catch_all(); /* the store is to be left as it was */
-    else
+    if (run->options.store.text != NULL) { /* it is to be left as it was */
+        interrupt_catch_all(NULL);
+    }
+        signal(SIGPIPE, SIG_IGN);
+    } else {
         interrupt_catch();
     int result = open_and_run(run);
     replay_rules_close(run->rules);

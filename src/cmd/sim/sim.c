@@ -127,7 +127,7 @@ static bool goes_on(void *arg, uint64_t decisions, uint64_t now_ns)
     (void)now_ns;
     if (decisions % 65536 == 0)
         progress_step(&work->progress, work->decisions + decisions);
-    work->interrupted = interrupt_seen();
+    work->interrupted = interrupts_seen() > 0;
     return !work->interrupted;
 }
 

@@ -279,7 +279,7 @@ static int search_on(struct search *search, const struct sim_worst_options *opti
         code = search_try(search, error);
         result->best = search_best(search);
         progress_step(&progress, result->best.tries);
-        result->interrupted = interrupt_seen();
+        result->interrupted = interrupts_seen() > 0;
         result->time_ns = clock_boot_ns() - begun_ns;
     } while (code == 0 && result->best.units <= subject->bound && !result->interrupted &&
              result->time_ns < options->time_ns && result->best.tries < options->tries_max);

@@ -13,6 +13,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -408,24 +409,30 @@ static void check(struct argp_state *state, void *input)
 struct keyboard {
     bool is_read;
     bool asks_help;
-    struct termios before;
 };
+
+static struct termios cooked; /* of the terminal, while its keyboard is read */
+static volatile sig_atomic_t is_raw;
 
 /* Keys are read one by one, and not shown. A job in the background may not change its terminal. */
 static void keyboard_open(struct keyboard *keyboard)
 {
     *keyboard = (struct keyboard){.is_read = false};
-    if (tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &keyboard->before) != 0)
+    if (tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &cooked) != 0)
         return;
-    struct termios raw = keyboard->before;
+    struct termios raw = cooked;
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    is_raw = true;
     keyboard->is_read = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
 }
 
-static void keyboard_close(const struct keyboard *keyboard)
+/* Also called by a handler of signals. */
+static void leave_terminal(void)
 {
-    if (keyboard->is_read)
-        tcsetattr(STDIN_FILENO, TCSANOW, &keyboard->before);
+    ssize_t n = write(STDOUT_FILENO, LEAVE, sizeof(LEAVE) - 1);
+    (void)n; /* the terminal may be gone */
+    if (is_raw)
+        tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
 enum waited { WAITED, WAITED_FOR_KEY, WAITED_FOR_END };
@@ -448,7 +455,7 @@ static enum waited wait_for(struct keyboard *keyboard, struct top_options *optio
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     char key;
     int n = ppoll(&input, keyboard->is_read ? 1 : 0, &time, NULL);
-    if (n < 0 || interrupt_seen())
+    if (n < 0 || interrupts_seen() > 0)
         return WAITED_FOR_END;
     if (n == 0)
         return WAITED;
@@ -553,17 +560,17 @@ int top_main(int argc, char **argv)
         group_close(&group);
         return print_failure("%s", error.message);
     }
-    interrupt_catch();
     struct keyboard keyboard = {.is_read = false};
     bool over_itself = isatty(STDOUT_FILENO) == 1 && !options.once && !options.json;
+    interrupt_catch_all(over_itself ? leave_terminal : NULL);
     if (over_itself)
         keyboard_open(&keyboard);
     fputs(over_itself ? ENTER : "", stdout);
     error.code = 0;
     int result = look_on(&options, &keyboard, &group, &error);
-    fputs(over_itself ? LEAVE : "", stdout);
     fflush(stdout);
-    keyboard_close(&keyboard);
+    if (over_itself)
+        leave_terminal();
     if (error.code != 0)
         print_message("%s", error.message);
     group_close(&group);
