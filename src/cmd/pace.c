@@ -7,13 +7,14 @@
  * closed: what was not released then goes to --rest, or to standard error.
  */
 #define _GNU_SOURCE
+#include "algorithm/algorithm.h"
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/held_lines.h"
 #include "cmd/lib/print.h"
-
 #include "cmd/lib/signals.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -59,10 +60,13 @@ static void check_batch(struct argp_state *state, void *input)
         argp_error(state, "expected --quota, for example --quota '100/1m'");
     for (size_t i = 0; i < pace->n_quotas; i++) {
         const struct stint_quota *quota = &pace->quotas[i];
-        uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+        uint32_t capacity = most_units(quota);
         if (pace->batch > capacity)
             argp_error(state, "a batch of %zu lines can never fit a quota that grants %lu at once",
                        pace->batch, (unsigned long)capacity);
+        for (size_t j = 0; j < i; j++) /* equal ones would be one, charged twice */
+            if (pace->quotas[j].derived.params_hash[0] == quota->derived.params_hash[0])
+                argp_error(state, "two quotas are equal");
         pace->items[i] = (struct stint_item){.quota = quota, .key = ""};
     }
 }
@@ -179,8 +183,12 @@ static bool step(struct pace *pace)
         pace->items[i].cost = (uint32_t)n_lines;
     struct stint_decision decision =
         stint_take_all(pace->table, pace->items, pace->n_quotas, now_ns);
-    return decision.outcome == STINT_ALLOW ? release(pace, n_lines)
-                                           : wait_ns(pace, decision.retry_after_ns, wants_input);
+    if (decision.outcome == STINT_ALLOW)
+        return release(pace, n_lines);
+    if (decision.outcome != STINT_NEVER)
+        return wait_ns(pace, decision.retry_after_ns, wants_input);
+    print_message("no wait is long enough for %zu lines at once", n_lines);
+    return false;
 }
 
 /* Saves the lines that were read and not released. The last may be only what was read of it. */
@@ -222,13 +230,13 @@ static int run(struct pace *pace)
     bool whole = true;
     while (whole && pace->n_signals < 2 && !(pace->ended && pace->held.n_lines == 0)) {
         whole = step(pace);
+        pace->n_signals = interrupts_seen();
+    }
     bool released = pace->ended && pace->held.n_lines == 0;
     save_rest(pace);
     return whole && released ? CMD_DONE : CMD_BAD_INPUT;
 }
 
-        pace->n_signals = interrupts_seen();
-    }
 static int open_table(struct pace *pace, struct stint_error *error)
 {
     struct stint_table_options table = {

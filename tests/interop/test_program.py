@@ -294,7 +294,9 @@ def test_wrong_words_are_answered_with_the_nearest_right_one(args, hint):
     ["replay", "--quota", "1/1s", "--state", ""], ["replay", "--quota", "1/1s", "-", "-"],
     ["explain", "9" * 600], ["explain", "--", "-5/1s"], ["try", "3/60s", "4"],
     ["pace", "--quota", "1/1s", "-"], ["table", "a", "b"], ["table", "--keys", "-1", "a"],
-    ["pace"] + ["--quota", "1/1s"] * 33, ["replay"] + ["--quota", "1/1s"] * 33,
+    ["pace", "--quota", "1/1s", "--quota", "window 1/1000ms"],
+    ["replay"] + ["--quota", "1/1s"] * 33,
+    ["pace"] + [f"--quota={n}/1s" for n in range(1, 34)],
     ["pace", "--quota", "1/1s", "--linger", "soon"],
 ])
 def test_bad_usage_exits_with_2_and_says_why(args):
