@@ -96,13 +96,14 @@ def test_a_key_under_a_quota(server):
 
 def test_descriptors_under_a_domain(server):
     """A comma begins the next entry, a backslash takes the next letter as it is."""
-    ask("peek", server, "--domain", "web", r"user=a\,b\\c=d,path=/x", "plan=", r"a\=b=é")
+    ask("peek", server, "--domain", "web", r"user=a\,b\\c=d,path=/x", "plan=", r"a\=b=é", r"a\,b=1")
     (path, _, body), = server.answers.asked
     assert path == "/v1/peek"
     assert body == {"domain": "web", "descriptors": [
         {"entries": [{"key": "user", "value": r"a,b\c=d"}, {"key": "path", "value": "/x"}]},
         {"entries": [{"key": "plan", "value": ""}]},
-        {"entries": [{"key": "a=b", "value": "é"}]}]}
+        {"entries": [{"key": "a=b", "value": "é"}]},
+        {"entries": [{"key": "a,b", "value": "1"}]}]}
 
 
 @pytest.mark.parametrize("decision, wait", [

@@ -367,39 +367,37 @@ void args_spec_end(struct argp_state *state, void *input)
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
 /*
- * Cuts the first part off a word, up to an `until` or the end; a backslash escapes the next byte.
- * *found is whether `until` was there.
+ * Cuts the first part off a word, up to one of the bytes `ends`, which is *end, or to the end of
+ * the word: 0. A backslash escapes the next byte.
  */
-static struct span cut(char **word, char until, bool *found)
+static struct span cut(char **word, const char *ends, char *end)
 {
     char *part = *word, *to = part, *from = part;
-    for (; *from != '\0' && *from != until; from++) {
+    for (; *from != '\0' && strchr(ends, *from) == NULL; from++) {
         if (*from == '\\' && from[1] != '\0')
             from++;
         *to++ = *from;
     }
-    *found = *from == until;
-    *word = from + *found;
+    *end = *from;
+    *word = from + (*end != '\0');
     return span_of(part, (size_t)(to - part));
 }
 
 int descriptor_word_cut(char *word, struct descriptor_entry entries[ENTRIES_MAX], size_t *n_entries,
                         struct stint_error *error)
 {
-    bool goes_on = true;
-    for (*n_entries = 0; goes_on; (*n_entries)++) {
-        bool has_value;
+    char end = ',';
+    for (*n_entries = 0; end == ','; (*n_entries)++) {
         if (*n_entries == ENTRIES_MAX)
             return err_set(error, STINT_E_RANGE, "more than %d entries in a descriptor",
                            ENTRIES_MAX);
         struct descriptor_entry *entry = &entries[*n_entries];
-        /* The name ends at the first `=`; a comma before it would begin another entry. */
-        entry->key = cut(&word, '=', &has_value);
-        if (!has_value || entry->key.len == 0 || memchr(entry->key.ptr, ',', entry->key.len))
+        entry->key = cut(&word, "=,", &end);
+        if (end != '=' || entry->key.len == 0)
             return err_set(error, STINT_E_SYNTAX,
                            "expected a descriptor NAME=VALUE[,NAME=VALUE...], found '%.*s'",
                            (int)entry->key.len, (const char *)entry->key.ptr);
-        entry->value = cut(&word, ',', &goes_on);
+        entry->value = cut(&word, ",", &end);
     }
     return 0;
 }
