@@ -568,18 +568,15 @@ static int run_flush(struct replay_run *run, struct stint_error *error)
     run->decide_ns += clock_boot_ns() - begun_ns;
     if (code == 0 && run->session != NULL && run->rules == NULL)
         code = ask_store(run, error);
-    if (code != 0) {
-        run->n_pending = 0; /* an operation that may have been done is not repeated */
-        return code;
-    }
-    for (size_t i = 0; i < run->n_pending; i++) {
+    size_t n = run->n_pending;
+    run->n_pending = 0; /* an operation that may have been done is not repeated */
+    for (size_t i = 0; i < n && code == 0; i++) {
         code = count(run, i, error);
-        if (code != 0)
-            return code;
-        if (run->options.decisions)
+        if (code == 0 && run->options.decisions)
             replay_print_decision(run, &run->pending[i], &run->decisions[i]);
     }
-    run->n_pending = 0;
+    if (code != 0)
+        return code;
     if (run->events >= LATE_EVENTS_MIN)
         name_late(run);
     if (run->table != NULL)
@@ -760,10 +757,10 @@ int replay_main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
     if (run->options.store.text != NULL) { /* it is to be left as it was */
         interrupt_catch_all(NULL);
-    }
         signal(SIGPIPE, SIG_IGN);
     } else {
         interrupt_catch();
+    }
     int result = open_and_run(run);
     replay_rules_close(run->rules);
     rules_args_free(&run->options.rules.files);
