@@ -117,9 +117,11 @@ def test_unix_sockets_are_handed_over_too(tmp_path):
     assert not path.exists()
 
 
-def test_sigusr2_starts_a_successor(tmp_path):
+@pytest.mark.parametrize("more", [(), ("--",)])
+def test_sigusr2_starts_a_successor(tmp_path, more):
     state = tmp_path / "state"
-    with Server("--state", state, "--resp", "127.0.0.1:0", "--http", "off") as old:
+    with Server("--state", state, "--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off", *more,
+                ports=False) as old:
         client = old.connect()
         assert client.throttle("key", 2, 1, 86400)[:3] == [0, 2, 1]
         client.close()

@@ -547,9 +547,9 @@ static char **successor_argv(struct arena *arena, int argc, char **argv)
         return NULL;
     all[0] = arena_text(arena, span_of(path, (size_t)len));
     all[1] = arena_text(arena, span_of_text("serve"));
+    all[2] = arena_text(arena, span_of_text("--replace")); /* no word may be behind a "--" */
     for (int i = 1; i < argc; i++)
-        all[i + 1] = arena_text(arena, span_of_text(argv[i]));
-    all[argc + 1] = arena_text(arena, span_of_text("--replace"));
+        all[i + 2] = arena_text(arena, span_of_text(argv[i]));
     for (int i = 0; i < argc + 2; i++)
         if (all[i] == NULL)
             return NULL;
