@@ -343,6 +343,16 @@ def test_a_broken_file_refuses_no_control_plane(plane):
         assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
 
 
+def test_a_control_plane_has_the_settings_although_a_file_is_broken(plane, tmp_path):
+    (tmp_path / "broken.yaml").write_text("domain: [")
+    options = ("--rules", tmp_path / "broken.yaml", "--rules-may-fail", "--default-algorithm",
+               "gcra")
+    with serve(plane, options=options) as server:
+        plane.send("1", config("edge", per_hour(3)))
+        plane.accepted("1")
+        assert "quota: gcra 3/1h" in rules_of(server)
+
+
 # ---- TLS -----------------------------------------------------------------------------------------
 
 

@@ -208,14 +208,20 @@ static int load_files(struct serve_rules *rules, struct loaded_rules *loaded, bo
     return code;
 }
 
+/* No rules yet, and how they are to be read. */
+static struct loaded_rules no_rules(const struct serve_settings *settings)
+{
+    return (struct loaded_rules){
+        .merge_domains = settings->merge_domains,
+        .default_algorithm = (uint8_t)(STINT_WINDOW + settings->default_algorithm),
+    };
+}
+
 int serve_rules_load(struct serve_rules *rules, const struct serve_settings *settings,
                      struct loaded_rules *loaded, struct stint_error *error)
 {
     size_t n_paths;
-    *loaded = (struct loaded_rules){
-        .merge_domains = settings->merge_domains,
-        .default_algorithm = (uint8_t)(STINT_WINDOW + settings->default_algorithm),
-    };
+    *loaded = no_rules(settings);
     if (settings->rules.n_texts == 0 && rules->n_planes == 0)
         return 0;
     const char **paths = paths_of(settings, &n_paths);
@@ -507,6 +513,7 @@ int serve_rules_open(struct serve_rules **rules, const struct serve_settings *st
     made->started = started;
     made->log = log;
     made->kept_fd = -1;
+    made->in_force = no_rules(started); /* of control planes, where the files cannot be used */
     int code = add_planes(made, error);
     if (code == 0)
         code = open_kept(made, error);
