@@ -49,6 +49,9 @@ static inline bool table_is_valid(const struct stint_table *table)
            slots_is_valid(&table->slots[CLASS_BLOCKS]);
 }
 
+/* Writes into an open file what stint_table_snapshot() does; -1 with errno. */
+int table_write(const struct stint_table *table, int fd);
+
 _Static_assert(CLASS_8 == 0 && CLASS_16 == 1 && CLASS_WIDE == 2, "table_class() counts");
 
 /* Without a branch: every take asks. */

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """rules check and rules show, as whoever keeps the files uses them; and what docs/rules.md says."""
 import json
+import os
 import re
+import subprocess
 
 import pytest
 
-from program import SOURCE, stint
+from program import SOURCE, STINT, stint
 from server import Server
 
 GUIDE = SOURCE / "docs/rules.md"
@@ -279,6 +281,21 @@ def test_explain_says_why_a_wait_may_be_longer_than_the_period(tmp_path):
                     code=3)[0]
     assert "   slack   Used units return after at most 1m" in out and "Retry-After can be 6" in out
     assert "slack" not in stint("rules", "explain", "--rules", rules, "a", "user=ann")[0]
+
+
+def test_explain_of_a_table_takes_no_name_in_a_folder_of_all(tmp_path):
+    """A folder in the place of a file could not be replaced."""
+    state, rules = tmp_path / "state", tmp_path / "rules.yaml"
+    rules.write_text("domain: a\ndescriptors:\n  - {key: user, rate_limit: {unit: minute, "
+                     "requests_per_unit: 3}}\n")
+    stint("replay", "--quota", "5/1s", "--state", state, given="1 a\n")
+    done = subprocess.run(["sh", "-c", 'mkdir "$TMPDIR/stint-explain-$$"; exec "$0" "$@"', STINT,
+                           "rules", "explain", "--rules", rules, "--state", state, "a", "user=b"],
+                          env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True,
+                          timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name.rstrip("0123456789") for path in tmp_path.iterdir()} == \
+        {"state", "rules.yaml", "stint-explain-"}
 
 
 # ---- The guide ----------------------------------------------------------------------------------

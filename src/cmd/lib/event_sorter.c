@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,31 +43,14 @@ void event_sorter_deinit(struct event_sorter *sorter)
 
 /* ---- The file -------------------------------------------------------------------------------- */
 
-static const char *folder(void)
-{
-    const char *path = getenv("TMPDIR");
-    return path != NULL && path[0] != '\0' ? path : "/var/tmp";
-}
+#define FOLDER_USUAL "/var/tmp"
 
 static int failed(const char *what, struct stint_error *error)
 {
     return err_set(error, STINT_E_SYSTEM,
                    "cannot %s a temporary file in %s for sorting: %s; choose another folder with "
                    "TMPDIR, or keep the order of the lines with --no-sort",
-                   what, folder(), strerror(errno));
-}
-
-/* It has no name, so that none is left behind. */
-static int open_file(struct event_sorter *sorter, struct stint_error *error)
-{
-    char path[4096];
-    int len = snprintf(path, sizeof(path), "%s/stint-XXXXXX", folder());
-    if (len < (int)sizeof(path))
-        sorter->fd = mkostemp(path, O_CLOEXEC);
-    if (sorter->fd < 0)
-        return failed("make", error);
-    unlink(path);
-    return 0;
+                   what, folder_temporary(FOLDER_USUAL), strerror(errno));
 }
 
 /* Reads or writes `n` events at event `at` of the file. */
@@ -94,7 +76,9 @@ static int spill(struct event_sorter *sorter, struct stint_error *error)
     sorter->runs = runs;
     int code = event_list_sort(&sorter->held, error);
     if (code == 0 && sorter->fd < 0)
-        code = open_file(sorter, error);
+        sorter->fd = file_unnamed(FOLDER_USUAL);
+    if (code == 0 && sorter->fd < 0)
+        code = failed("make", error);
     if (code == 0)
         code = move_events(sorter, true, sorter->held.entries, n, sorter->n_written, error);
     if (code != 0)

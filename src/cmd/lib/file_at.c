@@ -1,10 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* A call may move less than it was asked to, or be interrupted. */
-#define _GNU_SOURCE /* pread, pwrite */
+/* Files without a name, and reads and writes: a call may move less, or be interrupted. */
+#define _GNU_SOURCE /* pread, pwrite, mkostemp */
 #include "cmd/lib/file_at.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+const char *folder_temporary(const char *usual)
+{
+    const char *path = getenv("TMPDIR");
+    return path != NULL && path[0] != '\0' ? path : usual;
+}
+
+int file_unnamed(const char *usual)
+{
+    char path[4096];
+    int len = snprintf(path, sizeof(path), "%s/stint-XXXXXX", folder_temporary(usual));
+    int fd = len < (int)sizeof(path) ? mkostemp(path, O_CLOEXEC) : -1;
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
 
 /* Whether there is more to move: counts what a call has moved. */
 static bool count(ssize_t moved, size_t *done)

@@ -13,13 +13,16 @@
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
+#include "cmd/lib/file_at.h"
 #include "cmd/lib/print.h"
 #include "cmd/rules/rules_files.h"
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store.h"
 #include "decide/pending.h"
 #include "net/upstream/backends.h"
+#include "table/handle.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,26 +153,22 @@ static int open_unused(struct stint_table **table, const struct rules *rules,
     return stint_table_open(table, &options, error);
 }
 
-/* Opens a copy, and unlinks it at once: it is removed with the last process that has it open. */
+/* Opens a copy without a name, so that none is left behind. */
 static int open_copy(struct stint_table **table, const struct stint_table *original,
                      struct stint_error *error)
 {
-    char path[4096];
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof(path), "%s/stint-explain-%ld",
-             folder != NULL && folder[0] != '\0' ? folder : "/tmp", (long)getpid());
-    const struct stint_table_options copy = {
-        .path = path, .must_exist = true, .clock = STINT_CLOCK_REAL};
-    struct stint_table_options virtual_copy = copy;
-    virtual_copy.clock = STINT_CLOCK_VIRTUAL;
+    char path[32];
     struct stint_table_info info;
     stint_table_info(original, stint_now(original), &info);
-    int code = stint_table_snapshot(original, path, error);
-    if (code != 0)
-        return code;
-    code =
-        stint_table_open(table, info.clock == STINT_CLOCK_VIRTUAL ? &virtual_copy : &copy, error);
-    unlink(path);
+    int fd = file_unnamed("/tmp");
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const struct stint_table_options copy = {.path = path, .must_exist = true, .clock = info.clock};
+    int code = fd >= 0 && table_write(original, fd) == 0
+                   ? stint_table_open(table, &copy, error)
+                   : err_set(error, STINT_E_SYSTEM, "cannot copy the table to a file in %s: %s",
+                             folder_temporary("/tmp"), strerror(errno));
+    if (fd >= 0)
+        close(fd);
     return code;
 }
 

@@ -131,7 +131,7 @@ static int write_header(const struct stint_table *table, FILE *file)
  * before: its units are in its pair. A key that moves to another class meanwhile may be in neither,
  * or in both: docs/embedding.md.
  */
-static int write_table(const struct stint_table *table, FILE *file)
+static int write_whole(const struct stint_table *table, FILE *file)
 {
     assert(table_is_valid(table));
     const struct region_fixed *fixed = &table->region.fixed;
@@ -155,6 +155,19 @@ static int write_table(const struct stint_table *table, FILE *file)
     return fsync(fileno(file));
 }
 
+int table_write(const struct stint_table *table, int fd)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *file = own >= 0 ? fdopen(own, "w") : NULL;
+    int code = file != NULL ? write_whole(table, file) : -1, why = errno;
+    if (file != NULL)
+        fclose(file);
+    else if (own >= 0)
+        close(own);
+    errno = why;
+    return code;
+}
+
 int stint_table_snapshot(const struct stint_table *table, const char *path,
                          struct stint_error *error)
 {
@@ -167,8 +180,7 @@ int stint_table_snapshot(const struct stint_table *table, const char *path,
     int fd = region_create_beside(path, making, error);
     if (fd < 0)
         return fd;
-    FILE *file = fdopen(fd, "w");
-    int code = file != NULL ? write_table(table, file) : -1;
+    int code = table_write(table, fd);
     if (code == 0)
         code = rename(making, path);
     if (code != 0) {
@@ -176,9 +188,6 @@ int stint_table_snapshot(const struct stint_table *table, const char *path,
                        strerror(errno));
         unlink(making);
     }
-    if (file != NULL)
-        fclose(file);
-    else
-        close(fd);
+    close(fd);
     return code;
 }
