@@ -89,6 +89,14 @@ def test_malformed_lines_are_counted_and_the_first_few_named():
     assert "standard input:7:" in err and "standard input:8:" not in err
 
 
+def test_a_malformed_line_is_named_with_its_own_file(tmp_path):
+    """Its format is known only when the next file is read."""
+    for name, text in (("a", "no line\n"), ("b", "1 a\n")):
+        (tmp_path / name).write_text(text)
+    err = stint("replay", "--quota", "5/1s", tmp_path / "a", tmp_path / "b")[1]
+    assert f"{tmp_path}/a:1: expected a trace line" in err
+
+
 def test_strict_stops_at_the_first_malformed_line():
     out, err = stint("replay", "--quota", "5/1s", "--strict", "--decisions",
                      given="1 a\nx\n2 a\n", code=1)

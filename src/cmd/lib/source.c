@@ -284,6 +284,7 @@ static int count_unknown(struct event_source *source, struct span line, struct s
 {
     if (source->unknown == 0) {
         source->unknown_line = source->reader.line_number;
+        source->unknown_name = source->input.name;
         snprintf(source->unknown_text, sizeof(source->unknown_text), "%.*s",
                  (int)(line.len < 60 ? line.len : 60), (const char *)line.ptr);
     }
@@ -297,10 +298,10 @@ static void name_unknown(const struct event_source *source)
 {
     if (source->unknown > 1)
         print_message("%s:%" PRIu64 ": the first %" PRIu64 " lines are not %s, and are left out",
-                      source->input.name, source->unknown_line, source->unknown,
+                      source->unknown_name, source->unknown_line, source->unknown,
                       line_names[source->format]);
     else if (source->unknown == 1)
-        print_message("%s:%" PRIu64 ": expected %s; the line is left out", source->input.name,
+        print_message("%s:%" PRIu64 ": expected %s; the line is left out", source->unknown_name,
                       source->unknown_line, line_names[source->format]);
 }
 

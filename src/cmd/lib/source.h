@@ -64,8 +64,9 @@ struct event_source {
     uint64_t malformed; /* lines */
     uint64_t unknown;   /* of these: lines before the first that was recognised */
     uint64_t unknown_line;
-    char unknown_text[64]; /* of the first of them */
-    uint64_t first_ns;     /* time of the first event */
+    const char *unknown_name; /* of the file of the first of them */
+    char unknown_text[64];    /* of the first of them */
+    uint64_t first_ns;        /* time of the first event */
     bool begun;
     bool interrupted; /* by a signal, which ended the events */
 };
