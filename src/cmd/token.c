@@ -82,16 +82,12 @@ static int make_new(const struct token_options *options)
         return print_failure("the system has no random numbers to give");
     print_line(options, span_of_text(secret));
     fprintf(stderr, "the secret of %s, which is not shown again:\n%s\n", options->name, secret);
-    memset(secret, 0, sizeof(secret));
+    explicit_bzero(secret, sizeof(secret));
     return CMD_DONE;
 }
 
-static int hash_input(const struct token_options *options)
+static int hash_secret(const struct token_options *options, const char *text, size_t len)
 {
-    static char text[SECRET_MAX + 3];
-    size_t len = fread(text, 1, sizeof(text), stdin);
-    if (ferror(stdin) != 0)
-        return print_failure("cannot read standard input: %s", strerror(errno));
     if (len > 0 && text[len - 1] == '\n')
         len -= len > 1 && text[len - 2] == '\r' ? 2 : 1;
     if (len > SECRET_MAX)
@@ -106,8 +102,19 @@ static int hash_input(const struct token_options *options)
         return CMD_BAD_INPUT;
     }
     print_line(options, span_of(text, len));
-    memset(text, 0, sizeof(text));
     return CMD_DONE;
+}
+
+static int hash_input(const struct token_options *options)
+{
+    static char text[SECRET_MAX + 3];
+    setvbuf(stdin, NULL, _IONBF, 0); /* the secret is nowhere else */
+    size_t len = fread(text, 1, sizeof(text), stdin);
+    int result = ferror(stdin) == 0
+                     ? hash_secret(options, text, len)
+                     : print_failure("cannot read standard input: %s", strerror(errno));
+    explicit_bzero(text, sizeof(text));
+    return result;
 }
 
 int token_main(int argc, char **argv)
