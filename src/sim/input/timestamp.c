@@ -178,18 +178,19 @@ static bool clf_day_start(int64_t *day_start_s, const uint8_t *text)
 
 bool timestamp_parse_clf(uint64_t *ns, const uint8_t *text, struct timestamp_clf_cache *cache)
 {
-    if (memcmp(text, cache->text, TIMESTAMP_CLF_LEN) == 0) {
+    if (cache->is_set && memcmp(text, cache->text, TIMESTAMP_CLF_LEN) == 0) {
         *ns = cache->ns;
         return true;
     }
     int64_t day_start_s = cache->day_start_s;
-    bool same_day =
-        memcmp(text, cache->text, 12) == 0 && memcmp(text + 20, cache->text + 20, 6) == 0;
+    bool same_day = cache->is_set && memcmp(text, cache->text, 12) == 0 &&
+                    memcmp(text + 20, cache->text + 20, 6) == 0;
     if (!same_day && !clf_day_start(&day_start_s, text))
         return false;
     int of_day_s = time_of_day_s(text + 12);
     if (of_day_s < 0 || !ns_of_seconds(ns, day_start_s + of_day_s))
         return false;
+    cache->is_set = true;
     memcpy(cache->text, text, TIMESTAMP_CLF_LEN);
     cache->ns = *ns;
     cache->day_start_s = day_start_s;

@@ -30,6 +30,7 @@ int timestamp_parse_rfc3339(struct timestamp *timestamp, struct span text,
  * next one if the text is the same. All zero is "nothing yet".
  */
 struct timestamp_clf_cache {
+    bool is_set;
     uint8_t text[TIMESTAMP_CLF_LEN];
     uint64_t ns;         /* of the whole text */
     int64_t day_start_s; /* of its day and offset, since 1970 */
