@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from program import NS, STINT, replay_json, stint
+from program import NS, STINT, replay_json, stint, waits
+from redis_server import until
 
 KEYS = ["quota", "max_in_any_window", "bound", "reached", "broken", "period_ns", "until_ns",
         "requests", "cut", "steps_back", "other_verbs", "interrupted", "seed", "tries",
@@ -174,6 +175,18 @@ def test_interrupted_it_prints_the_best_so_far():
 def test_wrong_usage_is_told(args, told):
     out, err = stint("sim", "worst", *args, code=2)
     assert told in err and out == ""
+
+
+def test_a_search_that_is_ended_leaves_the_last_trace(tmp_path):
+    path = tmp_path / "worst.trace"
+    path.write_text("1 k 2\n")
+    with subprocess.Popen([STINT, "sim", "worst", "--quota", "100/60s", "--time", "1h", "--trace",
+                           path]) as running:
+        until(lambda: waits(running, asleep=False), "it catches SIGINT")
+        running.kill()
+    assert path.read_text() == "1 k 2\n"
+    stint("sim", "worst", "--quota", "100/60s", "--tries", 10, "--trace", path)
+    assert "1 k 2\n" not in path.read_text()
 
 
 def test_a_trace_that_cannot_be_written_is_told(tmp_path):

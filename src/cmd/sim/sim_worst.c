@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- The output: the summary is in comments of the trace, for `stint replay` ----------------- */
 
@@ -165,10 +166,10 @@ static bool print_json(const struct sim_worst_options *options,
 static bool write_file(const struct sim_worst_options *options,
                        const struct search_subject *subject, const struct sim_worst_result *result)
 {
+    bool is_empty = ftruncate(fileno(options->trace), 0) == 0 || errno == EINVAL; /* a pipe */
     print_summary(options->trace, "# ", options, subject, result);
     print_trace(options->trace, &result->best);
-    errno = 0;
-    if (fflush(options->trace) == 0 && ferror(options->trace) == 0)
+    if (is_empty && fflush(options->trace) == 0 && ferror(options->trace) == 0)
         return true;
     print_message("cannot write %s%s%s", options->path, errno != 0 ? ": " : "",
                   errno != 0 ? strerror(errno) : "");
@@ -323,9 +324,10 @@ int sim_worst_main(int argc, char **argv)
     struct search_subject subject;
     args_parse(&command, argc, argv, &parsed);
     search_subject_of(&subject, &parsed.options.quota);
-    /* Before the search: an error in opening the file is reported at once. */
+    /* Before the search: an error in opening the file is reported at once, and what it holds stays.
+     */
     if (parsed.options.path != NULL) {
-        parsed.options.trace = fopen(parsed.options.path, "we");
+        parsed.options.trace = fopen(parsed.options.path, "ae");
         if (parsed.options.trace == NULL) {
             print_message("cannot write %s: %s%s", parsed.options.path, strerror(errno),
                           err_advice(errno));
