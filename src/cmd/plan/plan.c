@@ -405,6 +405,8 @@ static const char *share(struct formatted *formatted, uint64_t part, uint64_t wh
     double percent = whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
     if (part > 0 && percent < 0.01)
         snprintf(formatted->text, sizeof(formatted->text), "<0.01 %%");
+    else if (part < whole && percent >= 99.5)
+        snprintf(formatted->text, sizeof(formatted->text), ">99 %%");
     else
         snprintf(formatted->text, sizeof(formatted->text), "%.*f %%",
                  percent < 10 && part > 0 ? 2 : 0, percent);
