@@ -62,8 +62,8 @@ def test_options_are_stronger_than_variables_and_these_than_the_file(tmp_path):
 
 def test_printed_config_gives_the_same_settings(tmp_path):
     first = printed("--resp", "unix:/tmp/a b.sock,mode=0600", "--resp", "[::1]:7000",
-                    "--http", "off",
-                    "--rules", 'odd "name"\\.yaml', "--http-descriptors", "address/32/64, path",
+                    "--http", "off", "--rules", 'odd "name"\\\x85\u2028.yaml',
+                    "--http-descriptors", "address/32/64, path",
                     "--idle-time", "90s", "--request-size", "2MiB", "--insecure", "--watch", "0")
     config = tmp_path / "stint.yaml"
     config.write_text(first)

@@ -59,6 +59,29 @@ void print_escaped(FILE *out, struct span key)
     }
 }
 
+/*
+ * YAML allows any text in double quotes. A character that it does not allow as it is, folds as a
+ * line break, or that cannot be seen is escaped. A byte
+ * that is not UTF-8 is written as it is.
+ */
+void print_yaml_text(FILE *out, struct span text)
+{
+    putc('"', out);
+    for (size_t at = 0, n; at < text.len; at += n) {
+        const uint8_t *c = text.ptr + at;
+        size_t length = utf8_length(c, text.len - at);
+        uint32_t code = length > 0 ? utf8_code_point(c, length) : *c;
+        bool is_noncharacter = (code & 0xfffe) == 0xfffe;
+        n = length > 0 ? length : 1;
+        if (length > 0 && (utf8_is_hidden(code) || is_noncharacter))
+            fprintf(out, code > 0xffff ? "\\U%08" PRIx32 : "\\u%04" PRIx32, code);
+        else
+            fprintf(out, "%s%.*s", code == '"' || code == '\\' ? "\\" : "", (int)n,
+                    (const char *)c);
+    }
+    putc('"', out);
+}
+
 void print_between(const char *before, struct span text, const char *after)
 {
     fputs(before, stdout);

@@ -29,6 +29,8 @@ void hide_controls(char *text);
  */
 const char *format_text(char *to, size_t size, struct span text);
 void print_escaped(FILE *out, struct span key);
+/* A text as YAML, in double quotes. */
+void print_yaml_text(FILE *out, struct span text);
 void print_between(const char *before, struct span text, const char *after);
 
 /* ---- Numbers, for people ----

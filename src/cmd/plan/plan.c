@@ -614,28 +614,6 @@ static int print_json(const struct planning *planning)
 
 /* ---- A file of rules ------------------------------------------------------------------------- */
 
-/*
- * YAML allows any text in double quotes. A character that it does not allow as it is, folds as a
- * line break, or that cannot be seen is escaped. The text is UTF-8.
- */
-static void print_quoted(FILE *out, struct span text)
-{
-    putc('"', out);
-    for (size_t at = 0, n; at < text.len; at += n) {
-        const uint8_t *c = text.ptr + at;
-        n = utf8_length(c, text.len - at);
-        assert(n > 0);
-        uint32_t code = utf8_code_point(c, n);
-        bool is_noncharacter = (code & 0xfffe) == 0xfffe;
-        if (utf8_is_hidden(code) || is_noncharacter)
-            fprintf(out, code > 0xffff ? "\\U%08" PRIx32 : "\\u%04" PRIx32, code);
-        else
-            fprintf(out, "%s%.*s", code == '"' || code == '\\' ? "\\" : "", (int)n,
-                    (const char *)c);
-    }
-    putc('"', out);
-}
-
 static const char *unit_of(uint64_t period_ns)
 {
     switch (period_ns) {
@@ -682,7 +660,7 @@ static int print_entries(FILE *out, const struct planning *planning)
     for (;;) {
         size_t len = strcspn(key, "+"), name_len = strcspn(key, "+/");
         fprintf(out, "%*sdescriptors:\n%*s- key: ", indent, "", indent + 2, "");
-        print_quoted(out, span_of(key, name_len > 0 ? name_len : len));
+        print_yaml_text(out, span_of(key, name_len > 0 ? name_len : len));
         putc('\n', out);
         indent += 4;
         if (key[len] == '\0')
@@ -717,7 +695,7 @@ static int write_rules(const struct planning *planning)
     if (out != NULL) {
         print_comment(out, planning, curve);
         fputs("domain: ", out);
-        print_quoted(out, span_of_text(options->domain));
+        print_yaml_text(out, span_of_text(options->domain));
         putc('\n', out);
         print_limit(out, &curve->proposal.quota, print_entries(out, planning));
     }

@@ -711,17 +711,6 @@ int settings_gather(struct settings *settings, const struct settings_line *line,
 
 /* ---- Printing -------------------------------------------------------------------------------- */
 
-static void print_quoted(struct span text)
-{
-    putchar('"');
-    for (const uint8_t *c = text.ptr; c < text.ptr + text.len; c++)
-        if (*c < 0x20 || *c == 0x7f)
-            printf("\\x%02x", *c);
-        else
-            printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-    putchar('"');
-}
-
 /* If there is no memory, an empty text is better than the password of a store. */
 static void print_element(const struct setting *setting, const char *text)
 {
@@ -732,7 +721,7 @@ static void print_element(const struct setting *setting, const char *text)
         snprintf(field, sizeof(field), "%.*s=***", (int)strcspn(text, "="), text);
         shown = field;
     }
-    print_quoted(span_of_text(shown != NULL ? shown : ""));
+    print_yaml_text(stdout, span_of_text(shown != NULL ? shown : ""));
     free(hidden);
 }
 
@@ -755,12 +744,12 @@ static void print_value(const struct setting *setting, const void *value)
     case SETTING_FIELD_NAME:
         word = *(const char *const *)value;
         if (word != NULL)
-            print_quoted(span_of_text(word));
+            print_yaml_text(stdout, span_of_text(word));
         else
             fputs("null", stdout);
         return;
     case SETTING_CHOICE:
-        print_quoted(span_of_text(setting->choices[*(const unsigned *)value]));
+        print_yaml_text(stdout, span_of_text(setting->choices[*(const unsigned *)value]));
         return;
     case SETTING_LIST:
     case SETTING_ADDRESSES:
@@ -789,7 +778,7 @@ static void print_member(const char *name, struct span value)
     if (value.len == 0)
         return;
     printf("    %s: ", name);
-    print_quoted(value);
+    print_yaml_text(stdout, value);
     putchar('\n');
 }
 
@@ -798,7 +787,7 @@ static void print_quotas(const char *before, const struct configured_quotas *quo
 {
     for (size_t i = 0; i < quotas->n_specs; i++) {
         printf("%s", i > 0 ? ", " : before);
-        print_quoted(quotas->specs[i]);
+        print_yaml_text(stdout, quotas->specs[i]);
     }
     if (quotas->n_specs > 0)
         printf("]%s", after);
@@ -807,7 +796,7 @@ static void print_quotas(const char *before, const struct configured_quotas *quo
 static void print_pool(const struct configured_pool *pool)
 {
     printf("  - name: ");
-    print_quoted(pool->name);
+    print_yaml_text(stdout, pool->name);
     printf("\n    order: %s\n", pool_orders[pool->order]);
     print_member("store", pool->store);
     print_quotas("    quotas: [", &pool->quotas, "\n");
@@ -816,7 +805,7 @@ static void print_pool(const struct configured_pool *pool)
     puts("    keys:");
     for (size_t i = 0; i < pool->n_keys; i++) {
         printf("      - {name: ");
-        print_quoted(pool->keys[i].name);
+        print_yaml_text(stdout, pool->keys[i].name);
         print_quotas(", quotas: [", &pool->keys[i].quotas, "");
         printf(", weight: %" PRIu32 "}\n", pool->keys[i].weight);
     }
