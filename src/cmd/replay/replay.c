@@ -175,11 +175,8 @@ static int run_init(struct replay_run *run, struct stint_error *error)
     struct buf prefix = buf_of(run->prefix, sizeof(run->prefix));
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
-    for (size_t i = 0; i < options->n_quotas; i++) {
-        const struct stint_quota *quota = &options->quotas[i];
-        bool holds = quota->algorithm == STINT_CONCURRENCY;
-        periods_ns[i] = holds ? quota->lease_ns : quota->period_ns;
-    }
+    for (size_t i = 0; i < options->n_quotas; i++)
+        periods_ns[i] = options->quotas[i].period_ns;
     buf_add(&prefix, REPLAY_STORE_PREFIX "%016" PRIx64 ":", secret[2]);
     key_set_init(&run->names, secret);
     if (run->rules == NULL) /* else each rule has an exact count of its own */

@@ -260,10 +260,7 @@ static int open_rules(struct replay_rules *rules, struct stint_error *error)
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     for (size_t i = 0; i < n_rules; i++) {
         const struct rule *rule = rules_at(rules->loaded.rules, i);
-        const struct stint_quota *quota = &rule->quota;
-        uint64_t period_ns = rule->unlimited                         ? 1
-                             : quota->algorithm == STINT_CONCURRENCY ? quota->lease_ns
-                                                                     : quota->period_ns;
+        uint64_t period_ns = rule->unlimited ? 1 : rule->quota.period_ns;
         key_set_init(&rules->rules[i].keys, secret);
         exact_init(&rules->rules[i].exact, &period_ns, 1);
     }

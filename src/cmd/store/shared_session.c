@@ -86,18 +86,6 @@ static uint64_t blocking_unavailable_since(const struct backend *blocking)
     return 0;
 }
 
-static void blocking_drain(struct backend *blocking, uint64_t deadline_ns, void (*done)(void *arg),
-                           void *arg)
-{
-    (void)blocking, (void)deadline_ns;
-    done(arg);
-}
-
-static void blocking_free(struct backend *blocking)
-{
-    shared_session_close((struct shared_session *)blocking);
-}
-
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 static uint64_t read_clock(void *arg)
@@ -114,8 +102,6 @@ int shared_session_open(struct shared_session **session, const struct store_give
         .forget = blocking_forget,
         .accepts = blocking_accepts,
         .unavailable_since_ns = blocking_unavailable_since,
-        .drain = blocking_drain,
-        .free = blocking_free,
     };
     struct shared_session *made = calloc(1, sizeof(*made));
     if (made == NULL || uv_loop_init(&made->loop) != 0) {

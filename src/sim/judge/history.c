@@ -182,12 +182,9 @@ static bool step(struct walk *walk)
     for (; exact_return_ns(walk) <= walk->now_ns; pass_denied(walk))
         walk->returned += walk->events[walk->back++].granted;
     for (; walk->next < walk->n_events && walk->events[walk->next].at_ns <= walk->now_ns;
-         walk->next++) {
-        walk->history->n_instants +=
-            walk->next == 0 || walk->events[walk->next - 1].at_ns != walk->events[walk->next].at_ns;
+         walk->next++)
         if (!add_event(walk, &walk->events[walk->next]))
             return false;
-    }
     pass_denied(walk);
     return add_row(walk);
 }
@@ -224,9 +221,7 @@ static uint64_t grain_of(const struct walk *walk)
 int history_init(struct history *history, const struct stint_quota *quota,
                  const struct history_event *events, size_t n_events, struct stint_error *error)
 {
-    bool holds = quota->algorithm == STINT_CONCURRENCY;
-    *history =
-        (struct history){.quota = quota, .period_ns = holds ? quota->lease_ns : quota->period_ns};
+    *history = (struct history){.quota = quota, .period_ns = quota->period_ns};
     if (n_events == 0)
         return 0;
     struct walk *walk = calloc(1, sizeof(*walk));

@@ -63,7 +63,6 @@ struct history {
     uint64_t used;       /* units, of all events */
     uint64_t n_slack;    /* denials of HISTORY_SLACK */
     uint64_t n_no_space; /* denials of HISTORY_NO_SPACE */
-    uint64_t n_instants; /* of events */
 };
 
 /*

@@ -610,7 +610,6 @@ static void finish(struct run *run)
     struct stint_table_info info;
     bool whole = !tally->partial && !tally->decisions_full;
     stint_table_info(run->table, max_u64(run->latest_ns, tally->last_ns), &info);
-    tally->table_bytes = info.bytes;
     tally->evicted = info.evictions_evict + info.full_allowed;
     tally->dropped = run->workload.dropped;
     for (size_t i = 0; i < run->n_quotas; i++)

@@ -77,7 +77,7 @@ struct tally {
     uint64_t false_longest, false_longest_ns; /* of one key, with nothing admitted between */
     uint64_t unjustified;                     /* denials outside of all stated slack: a defect */
     uint64_t unjustified_at_ns;               /* the first such */
-    uint64_t state_bytes, table_bytes;
+    uint64_t state_bytes;
     double ns_per_decision; /* in the limiter; 0: not measured */
     bool partial;           /* the run was stopped */
     bool decisions_full;    /* the run ended since it was long enough, before its time was over */

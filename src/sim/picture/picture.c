@@ -132,22 +132,18 @@ static struct view choose_view(const struct picture *picture)
     uint64_t last_ns = history->rows[history->n_rows - 1].at_ns;
     struct view view = {
         .history = history,
-        .from_ns = picture->from_ns,
-        .until_ns = picture->until_ns,
+        .from_ns = first_ns,
         .zero_ns = picture->zero_ns,
         .least = 0,
     };
-    if (view.until_ns == 0) {
-        view.from_ns = first_ns;
-        /* Half periods: pictures of one trace under several quotas end alike. */
-        uint64_t half_ns = period_ns / 2 + 1, n_halves = (last_ns - first_ns) / half_ns + 1;
-        view.until_ns = first_ns + n_halves * half_ns;
-        /* Whole periods, with one before and one after the busiest of them. */
-        if ((last_ns - first_ns) / period_ns >= PERIODS_MAX) {
-            uint64_t end_ns = busiest_end_ns(history, (PERIODS_SHOWN - 2) * period_ns);
-            view.until_ns = end_ns + period_ns;
-            view.from_ns = max_u64(sub_floor(view.until_ns, PERIODS_SHOWN * period_ns), first_ns);
-        }
+    /* Half periods: pictures of one trace under several quotas end alike. */
+    uint64_t half_ns = period_ns / 2 + 1, n_halves = (last_ns - first_ns) / half_ns + 1;
+    view.until_ns = first_ns + n_halves * half_ns;
+    /* Whole periods, with one before and one after the busiest of them. */
+    if ((last_ns - first_ns) / period_ns >= PERIODS_MAX) {
+        uint64_t end_ns = busiest_end_ns(history, (PERIODS_SHOWN - 2) * period_ns);
+        view.until_ns = end_ns + period_ns;
+        view.from_ns = max_u64(sub_floor(view.until_ns, PERIODS_SHOWN * period_ns), first_ns);
     }
     look_at_free(&view);
     view.is_part = view.from_ns > first_ns || view.until_ns < last_ns;

@@ -15,8 +15,7 @@ struct picture {
     const struct history *history; /* of at least one event */
     struct span key;               /* named in the title */
     uint64_t zero_ns;              /* the time that the axis calls 0 */
-    const char *origin;         /* what that is: "2015-05-17 10:05:03 UTC"; NULL: no more than 0 */
-    uint64_t from_ns, until_ns; /* the part that is shown; both 0: the part that tells most */
+    const char *origin; /* what that is: "2015-05-17 10:05:03 UTC"; NULL: no more than 0 */
 };
 
 /* Fills the plot anew; it is to be freed by plot_deinit(). */
@@ -26,8 +25,7 @@ void picture_draw(struct plot *plot, const struct picture *picture);
 
 /*
  * Charts of figures that were worked out elsewhere: quotas side by side, keys and what is left of
- * them. Each fills a struct plot anew; the caller frees it with
- * plot_deinit().
+ * them. Each fills a struct plot anew; the caller frees it with plot_deinit().
  */
 
 /* What one quota made of the arrivals, in units. */

@@ -19,7 +19,6 @@ enum search_wait {
     SEARCH_WAIT_LARGEST, /* a period after the largest grant */
     SEARCH_WAIT_LATEST,  /* a period after the latest grant */
     SEARCH_WAIT_IDLE,    /* `part` periods */
-    SEARCH_WAITS,
 };
 
 enum search_take {
@@ -29,7 +28,6 @@ enum search_take {
     SEARCH_TAKE_DRAIN, /* all, then more than all, for as long as that is granted */
     SEARCH_TAKE_MOST,  /* cost_max, whatever the algorithm reports as remaining */
     SEARCH_TAKE_COST,  /* `cost` */
-    SEARCH_TAKES,
 };
 
 /* The grant to which a return or a release belongs. */

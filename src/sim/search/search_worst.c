@@ -510,16 +510,15 @@ static void act_by_quota(void *arg, void *state, const struct search_act *act,
  */
 void search_subject_of(struct search_subject *subject, struct stint_quota *quota)
 {
-    bool holds = quota->algorithm == STINT_CONCURRENCY;
     *subject = (struct search_subject){
         .state_size = stint_state_size(quota),
-        .period_ns = holds ? quota->lease_ns : quota->period_ns,
+        .period_ns = quota->period_ns,
         .bound = stint_max_in_any_window(quota),
         .cost_max = most_units(quota),
         .decide = decide_by_quota,
         .act = quota->limit > 0 ? act_by_quota : NULL,
         .arg = quota,
-        .holds = holds,
+        .holds = quota->algorithm == STINT_CONCURRENCY,
         .counts_charge =
             quota->algorithm != STINT_FIXED_WINDOW && quota->algorithm != STINT_SLIDING_COUNTER,
         .has_debt = quota->algorithm == STINT_GCRA,

@@ -142,8 +142,7 @@ TEST(test_thinned_rows_keep_the_extremes)
 {
     struct stint_quota quota = quota_of("window 900/1h");
     struct history history = steady_history(&quota, 20000);
-    struct picture picture = {
-        .history = &history, .from_ns = 0, .until_ns = history.rows[history.n_rows - 1].at_ns};
+    struct picture picture = {.history = &history};
     struct plot plot;
     size_t n_rows;
     picture_draw(&plot, &picture);
