@@ -64,49 +64,75 @@ int file_check(const char *path, struct stint_error *error)
     return fd < 0 ? fd : 0;
 }
 
-static int read_all(int fd, const char *path, char *text, size_t max, size_t *len,
+#define READ_SIZE 65536u
+
+/* A realloc() that leaves no copy, as the bytes may be secrets. False: they are gone. */
+static bool resize(char **bytes, size_t *len, size_t size)
+{
+    char *other = size > 0 ? malloc(size) : NULL;
+    if (other != NULL && *len > 0)
+        memcpy(other, *bytes, *len);
+    if (*len > 0)
+        explicit_bzero(*bytes, *len);
+    free(*bytes);
+    *bytes = other;
+    *len = other != NULL ? *len : 0;
+    return other != NULL;
+}
+
+static int no_memory(const char *path, struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYSTEM, "%s: no memory to read it", path);
+}
+
+static int read_all(int fd, const char *path, size_t max, char **bytes, size_t *len,
                     struct stint_error *error)
 {
-    *len = 0;
-    while (*len <= max) {
-        ssize_t got = read(fd, text + *len, max + 1 - *len);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return err_set(error, STINT_E_SYSTEM, "%s: %s%s", path, strerror(errno),
-                           err_advice(errno));
+    for (size_t size = 0; *len <= max;) {
+        if (*len == size && !resize(bytes, len, size = 2 * size + READ_SIZE))
+            return no_memory(path, error);
+        ssize_t got = read(fd, *bytes + *len, size - *len);
         if (got == 0)
             return 0;
-        *len += (size_t)got;
+        if (got < 0 && errno != EINTR)
+            return err_set(error, STINT_E_SYSTEM, "%s: %s%s", path, strerror(errno),
+                           err_advice(errno));
+        *len += got > 0 ? (size_t)got : 0;
     }
-    return err_set(error, STINT_E_RANGE, "%s: a file of at most %zu bytes is expected", path, max);
+    return err_set(error, STINT_E_RANGE, "%s: expected a file of at most %zu bytes", path, max);
+}
+
+int file_bytes_read(int fd, const char *path, size_t max, char **bytes, size_t *len,
+                    struct stint_error *error)
+{
+    *bytes = NULL;
+    *len = 0;
+    int code = read_all(fd, path, max, bytes, len, error);
+    if (code == 0 && !resize(bytes, len, *len + 1))
+        code = no_memory(path, error);
+    if (code == 0)
+        (*bytes)[*len] = '\0';
+    else
+        (void)resize(bytes, len, 0);
+    return code;
 }
 
 int file_text_read(const char *path, size_t max, char **text, struct stint_error *error)
 {
+    size_t len;
+    char *all;
     int fd = file_open(path, error);
     if (fd < 0)
         return fd;
-    char *all = malloc(max + 2);
-    if (all == NULL) {
-        close(fd);
-        return err_set(error, STINT_E_SYSTEM, "%s: no memory to read it", path);
-    }
-    size_t len = 0;
-    int code = read_all(fd, path, all, max, &len, error);
+    int code = file_bytes_read(fd, path, max, &all, &len, error);
     close(fd);
     if (code == 0 && memchr(all, '\0', len) != NULL)
         code = err_set(error, STINT_E_SYNTAX, "%s: there is a zero byte in it", path);
-    if (code != 0) {
+    if (code == 0)
+        *text = all;
+    else
         free(all);
-        return code;
-    }
-    all[len] = '\0';
-    char *fitting = realloc(all, len + 1);
-    if (fitting != NULL)
-        all = fitting;
-    *text = all;
-    return 0;
+    return code;
 }
 
 void file_folder(const char *path, char *folder, size_t size)

@@ -17,6 +17,14 @@ int file_open(const char *path, struct stint_error *error);
 int file_check(const char *path, struct stint_error *error);
 
 /*
+ * Reads the rest of an open file, or pipe; `path` is for messages, which begin with it. The caller
+ * frees *bytes, behind which is a zero byte. STINT_E_SYSTEM, or STINT_E_RANGE for more than `max`
+ * bytes. No copy stays in memory.
+ */
+int file_bytes_read(int fd, const char *path, size_t max, char **bytes, size_t *len,
+                    struct stint_error *error);
+
+/*
  * The caller frees *text, which ends with a zero byte that is not the file's. STINT_E_SYSTEM for a
  * file that cannot be read, STINT_E_RANGE for one of more than `max` bytes, STINT_E_SYNTAX for one
  * that contains a zero byte; the message begins with the path.

@@ -6,14 +6,10 @@
 #include "algorithm/suggest.h"
 #include "net/file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define READ_SIZE 65536u
 
 const char *const pool_orders[] = {"round_robin", "fill_first", "least_used", NULL};
 
@@ -198,41 +194,6 @@ void pool_keys_deinit(struct pool_keys *keys)
     *keys = (struct pool_keys){0};
 }
 
-/* A realloc() that leaves no copy: the memory may contain secrets. */
-static char *grow(char *text, size_t len, size_t size)
-{
-    char *more = malloc(size);
-    if (more != NULL && len > 0)
-        memcpy(more, text, len);
-    if (len > 0)
-        explicit_bzero(text, len);
-    free(text);
-    return more;
-}
-
-/* Reads all bytes of the file, which may be a pipe; leaves space for one more byte. */
-static int read_all(int fd, const char *path, char **text, size_t *len, struct stint_error *error)
-{
-    size_t size = 0;
-    for (;;) {
-        if (size - *len < READ_SIZE + 1) {
-            size = 2 * size + READ_SIZE + 1;
-            *text = grow(*text, *len, size);
-            if (*text == NULL)
-                return out_of_memory(error);
-        }
-        ssize_t n = read(fd, *text + *len, READ_SIZE);
-        if (n < 0 && errno != EINTR)
-            return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s%s", path, strerror(errno),
-                           err_advice(errno));
-        if (n == 0)
-            return 0;
-        *len += n > 0 ? (size_t)n : 0;
-        if (*len > POOL_KEYS_BYTES_MAX)
-            return err_set(error, STINT_E_RANGE, "%s is no file of keys: it is too long", path);
-    }
-}
-
 static int read_file(struct pool_keys *keys, struct stint_error *error)
 {
     struct stat stat;
@@ -241,7 +202,8 @@ static int read_file(struct pool_keys *keys, struct stint_error *error)
         return fd;
     if (fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode))
         keys->seen_by_others = (stat.st_mode & (S_IRGRP | S_IROTH)) != 0;
-    int code = read_all(fd, keys->path, &keys->text, &keys->text_size, error);
+    int code =
+        file_bytes_read(fd, keys->path, POOL_KEYS_BYTES_MAX, &keys->text, &keys->text_size, error);
     close(fd);
     return code != 0 ? code : pool_keys_parse_file(keys, keys->text, keys->text_size, error);
 }

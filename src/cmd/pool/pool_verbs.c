@@ -9,6 +9,7 @@
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
+#include "net/file.h"
 #include "sim/picture/picture.h"
 
 #include <errno.h>
@@ -523,25 +524,6 @@ static int lock(struct edit *edit, struct stint_error *error)
     }
 }
 
-static int read_text(struct edit *edit, struct stint_error *error)
-{
-    size_t size = (size_t)edit->stat.st_size;
-    if (size > POOL_KEYS_BYTES_MAX)
-        return err_set(error, STINT_E_RANGE, "%s is no file of keys: it is too long", edit->given);
-    edit->text = malloc(size + 1);
-    if (edit->text == NULL)
-        return err_set(error, STINT_E_SYSTEM, "out of memory");
-    while (edit->len < size) {
-        ssize_t n = read(edit->fd, edit->text + edit->len, size - edit->len);
-        if (n < 0 && errno != EINTR)
-            return failed(edit, "read", error);
-        if (n == 0)
-            break;
-        edit->len += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
 static int begin_edit(struct edit *edit, const char *path, struct stint_error *error)
 {
     struct stat stat_of_given;
@@ -553,7 +535,9 @@ static int begin_edit(struct edit *edit, const char *path, struct stint_error *e
     if (realpath(path, edit->path) == NULL)
         return failed(edit, "find", error);
     int code = lock(edit, error);
-    return code != 0 ? code : read_text(edit, error);
+    return code != 0 ? code
+                     : file_bytes_read(edit->fd, edit->given, POOL_KEYS_BYTES_MAX, &edit->text,
+                                       &edit->len, error);
 }
 
 static void end_edit(struct edit *edit)

@@ -16,7 +16,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +24,6 @@
 #include <unistd.h>
 
 /* ---- The files ------------------------------------------------------------------------------- */
-
-#define READ_SIZE 65536
 
 static int system_fault(struct stint_error *error, const char *path)
 {
@@ -41,66 +38,31 @@ static int no_memory(struct stint_error *error)
 
 /* ---- One file -------------------------------------------------------------------------------- */
 
-struct growing {
-    uint8_t *bytes;
-    size_t len, size;
-};
-
-/* One byte more than allowed shows that a file is too large. */
-static int read_all(int fd, const char *path, struct growing *text, struct stint_error *error)
-{
-    for (;;) {
-        if (text->len == text->size) {
-            size_t size = text->size == 0 ? READ_SIZE : 2 * text->size;
-            uint8_t *bytes = realloc(text->bytes, size);
-            if (bytes == NULL)
-                return no_memory(error);
-            text->bytes = bytes;
-            text->size = size;
-        }
-        ssize_t n = read(fd, text->bytes + text->len, text->size - text->len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return system_fault(error, path);
-        if (n == 0)
-            return STINT_OK;
-        text->len += (size_t)n;
-        if (text->len > RULES_TEXT_MAX)
-            return err_set(error, STINT_E_RANGE, "%s: expected a file of at most %d bytes", path,
-                           RULES_TEXT_MAX);
-    }
-}
-
-/* Thousands of small files are kept until all are read: each is copied into memory of its size. */
-static int add_file(struct rules_files *files, const char *path, const struct growing *text,
+static int add_file(struct rules_files *files, const char *path, struct span text,
                     struct stint_error *error)
 {
     struct rules_file *more = realloc(files->files, (files->n_files + 1) * sizeof(*files->files));
     char *name = strdup(path);
-    uint8_t *copy = malloc(text->len + 1);
     if (more != NULL)
         files->files = more;
-    if (more == NULL || name == NULL || copy == NULL) {
+    if (more == NULL || name == NULL) {
         free(name);
-        free(copy);
         return no_memory(error);
     }
-    if (text->len > 0)
-        memcpy(copy, text->bytes, text->len);
-    files->files[files->n_files++] =
-        (struct rules_file){.path = name, .text = span_of(copy, text->len)};
+    files->files[files->n_files++] = (struct rules_file){.path = name, .text = text};
     return STINT_OK;
 }
 
 static int read_open_file(struct rules_files *files, int fd, const char *path,
                           struct stint_error *error)
 {
-    struct growing text = {0};
-    int code = read_all(fd, path, &text, error);
+    char *bytes;
+    size_t len;
+    int code = file_bytes_read(fd, path, RULES_TEXT_MAX, &bytes, &len, error);
     if (code == STINT_OK)
-        code = add_file(files, path, &text, error);
-    free(text.bytes);
+        code = add_file(files, path, span_of(bytes, len), error);
+    if (code != STINT_OK)
+        free(bytes);
     return code;
 }
 
