@@ -41,6 +41,9 @@ static const uint8_t algorithm_values[] = {
 };
 #define N_ALGORITHMS (sizeof(algorithm_names) / sizeof(algorithm_names[0]))
 
+const char *const outcome_names[] = {
+    [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+
 static const char *const when_full_names[] = {
     [STINT_FULL_INHERIT - 1] = "inherit",
     [STINT_FULL_EVICT - 1] = "evict",

@@ -25,6 +25,10 @@ int spec_parse_offset(struct span text, int32_t *offset_s);
  */
 int spec_algorithm(struct span name, const char **nearest);
 
+#define SPEC_SIZE 256 /* space for a SPEC as stint_quota_format() writes it */
+
+extern const char *const outcome_names[STINT_NEVER + 1]; /* "allow", "deny", "never" */
+
 /* The name in a SPEC of an enum stint_when_full; NULL: not set. */
 const char *spec_when_full_name(uint8_t when_full);
 

@@ -3,6 +3,7 @@
 #ifndef STINT_BASE_SPAN_H
 #define STINT_BASE_SPAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -49,6 +50,21 @@ static inline int span_equals(struct span a, const char *text)
 {
     /* An empty span may have a NULL pointer. */
     return a.len == strlen(text) && (a.len == 0 || memcmp(a.ptr, text, a.len) == 0);
+}
+
+static inline bool byte_is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Without the blanks at both ends. */
+static inline struct span span_trim(struct span text)
+{
+    while (text.len > 0 && byte_is_blank(text.ptr[0]))
+        text = span_after(text, 1);
+    while (text.len > 0 && byte_is_blank(text.ptr[text.len - 1]))
+        text.len--;
+    return text;
 }
 
 /* Cuts off the text before the next blank, together with that blank. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint table`: reads a table file without changing it. */
 #define _GNU_SOURCE
+#include "algorithm/spec.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
@@ -70,7 +71,7 @@ static void print_text(const struct table_options *options, const struct table_v
         puts("\nkey (hash)         remaining of limit   reset   quota");
     for (size_t i = 0; i < view->n_keys; i++) {
         const struct stint_entry *entry = &view->keys[i];
-        char spec[TABLE_VIEW_SPEC_MAX];
+        char spec[SPEC_SIZE];
         stint_quota_format(&entry->quota, spec, sizeof(spec));
         if (entry->quota.algorithm == STINT_COUNTER)
             printf("  %016" PRIx64 " %20" PRIu64 " %7s   counter\n", entry->key_hash, entry->count,

@@ -94,13 +94,11 @@ static int hash_secret(const struct token_options *options, const char *text, si
         return print_failure("a secret has at most %d bytes", SECRET_MAX);
     if (memchr(text, '\n', len) != NULL)
         return print_failure("expected one secret, on one line");
-    if (len < ACCESS_SECRET_MIN) {
-        print_message(
+    if (len < ACCESS_SECRET_MIN)
+        return print_failure(
             "expected a secret of at least %d bytes that cannot be guessed, found %zu; `stint "
             "token new` makes one",
             ACCESS_SECRET_MIN, len);
-        return CMD_BAD_INPUT;
-    }
     print_line(options, span_of(text, len));
     return CMD_DONE;
 }

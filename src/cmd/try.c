@@ -28,28 +28,14 @@ static const struct args_option options_known[] = {
     {0},
 };
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct span trim(struct span line)
-{
-    while (line.len > 0 && is_blank(line.ptr[0]))
-        line = span_of(line.ptr + 1, line.len - 1);
-    while (line.len > 0 && is_blank(line.ptr[line.len - 1]))
-        line.len--;
-    return line;
-}
-
 /* Reads TIME, if it is required, and COST, if it is given; without one *cost stays as it is. */
 static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint32_t *cost,
                       struct stint_error *error)
 {
-    line = trim(line);
+    line = span_trim(line);
     if (try->times) {
         size_t time_len = 0;
-        while (time_len < line.len && !is_blank(line.ptr[time_len]))
+        while (time_len < line.len && !byte_is_blank(line.ptr[time_len]))
             time_len++;
         struct timestamp timestamp;
         int code = timestamp_parse_seconds(&timestamp, span_of(line.ptr, time_len), error);
@@ -58,7 +44,7 @@ static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint3
         if (timestamp.ns > STINT_NOW_MAX)
             return err_set(error, STINT_E_RANGE, "times begin at 0 and end after 18 years");
         *now_ns = timestamp.ns > try->latest_ns ? timestamp.ns : try->latest_ns;
-        line = trim(span_of(line.ptr + time_len, line.len - time_len));
+        line = span_trim(span_of(line.ptr + time_len, line.len - time_len));
     } else {
         *now_ns = stint_now(try->table);
     }

@@ -3,6 +3,7 @@
 /* Sampling, attributes, and one ring of bytes for each worker: one thread writes, one reads. */
 #include "service/traces.h"
 
+#include "algorithm/spec.h"
 #include "base/buf.h"
 #include "base/splitmix.h"
 #include "base/wide_int.h"
@@ -376,10 +377,8 @@ static void add_resp(struct attributes *attributes, const char *command)
 
 static const char *outcome_of(const struct reply *reply)
 {
-    static const char *const outcomes[] = {
-        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
     return reply->error != REPLY_DECIDED ? metrics_error_names[reply->error]
-                                         : outcomes[reply->decision.outcome];
+                                         : outcome_names[reply->decision.outcome];
 }
 
 static void add_decision(struct attributes *attributes, const struct request *request,

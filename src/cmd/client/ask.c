@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint take`, `peek` and `reset`: one request to a server, with its answer as an exit code. */
 #define _GNU_SOURCE
+#include "algorithm/spec.h"
 #include "base/ns.h"
 #include "cmd/client/client.h"
 #include "cmd/lib/args.h"
@@ -207,11 +208,9 @@ static int no_decision(const struct client_answer *from, struct stint_error *err
 
 static bool read_outcome(const json_t *object, uint8_t *outcome)
 {
-    static const char *const names[] = {
-        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
     const char *name = json_string_value(json_object_get(object, "outcome"));
-    for (uint8_t i = 0; name != NULL && i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(name, names[i]) == 0) {
+    for (uint8_t i = 0; name != NULL && i <= STINT_NEVER; i++)
+        if (strcmp(name, outcome_names[i]) == 0) {
             *outcome = i;
             return true;
         }

@@ -307,8 +307,7 @@ static void name_unknown(const struct event_source *source)
 
 static bool is_blank_or_comment(struct span line)
 {
-    while (line.len > 0 && (line.ptr[0] == ' ' || line.ptr[0] == '\t'))
-        line = span_of(line.ptr + 1, line.len - 1);
+    line = span_trim(line);
     return line.len == 0 || line.ptr[0] == '#';
 }
 

@@ -59,7 +59,7 @@ static int by_most_used(const void *a, const void *b)
 
 static void count_quota(struct table_view *view, const struct stint_entry *entry)
 {
-    char spec[TABLE_VIEW_SPEC_MAX];
+    char spec[SPEC_SIZE];
     size_t i = 0;
     stint_quota_format(&entry->quota, spec, sizeof(spec));
     while (i < view->n_quotas && strcmp(view->quotas[i].spec, spec) != 0)
@@ -154,7 +154,7 @@ void table_view_free(struct table_view *view)
 
 static json_t *entry_json(const struct stint_entry *entry)
 {
-    char hash[24], spec[TABLE_VIEW_SPEC_MAX];
+    char hash[24], spec[SPEC_SIZE];
     snprintf(hash, sizeof(hash), "%016" PRIx64, entry->key_hash);
     stint_quota_format(&entry->quota, spec, sizeof(spec));
     if (entry->quota.algorithm == STINT_COUNTER)

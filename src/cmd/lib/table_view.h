@@ -7,6 +7,7 @@
 #ifndef STINT_CMD_LIB_TABLE_VIEW_H
 #define STINT_CMD_LIB_TABLE_VIEW_H
 
+#include "algorithm/spec.h"
 #include "stint.h"
 
 #include <jansson.h>
@@ -14,12 +15,11 @@
 
 #define TABLE_VIEW_KEYS_MAX (1u << 20)
 #define TABLE_VIEW_QUOTAS_MAX 64 /* listed one by one; further quotas are counted together */
-#define TABLE_VIEW_SPEC_MAX 256
 
 enum table_view_order { TABLE_VIEW_LEAST_LEFT, TABLE_VIEW_MOST_USED };
 
 struct table_view_quota {
-    char spec[TABLE_VIEW_SPEC_MAX];
+    char spec[SPEC_SIZE];
     uint64_t live, denying; /* states */
     uint64_t used;          /* units that these states count; of counters: their counts */
 };

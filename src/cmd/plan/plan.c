@@ -686,10 +686,9 @@ static int write_rules(const struct planning *planning)
     const struct plan_options *options = &planning->options;
     const struct curve *curve = chosen_of(planning);
     struct plan_spec spec;
-    if (curve == NULL) {
-        print_message("no limit keeps to the target, so that %s is not written", options->out);
-        return CMD_BAD_INPUT;
-    }
+    if (curve == NULL)
+        return print_failure("no limit keeps to the target, so that %s is not written",
+                             options->out);
     errno = 0;
     FILE *out = fopen(options->out, "we");
     if (out != NULL) {
@@ -702,10 +701,9 @@ static int write_rules(const struct planning *planning)
     bool failed = out == NULL || ferror(out) != 0;
     if (out != NULL && fclose(out) != 0)
         failed = true;
-    if (failed) {
-        print_message("cannot write %s: %s%s", options->out, strerror(errno), err_advice(errno));
-        return CMD_BAD_INPUT;
-    }
+    if (failed)
+        return print_failure("cannot write %s: %s%s", options->out, strerror(errno),
+                             err_advice(errno));
     if (!options->json)
         printf("\n%s is in %s: of these it denies most.\n",
                plan_spec(&spec, &curve->proposal.quota), options->out);
@@ -763,10 +761,8 @@ static int draw(const struct planning *planning)
     char texts[CURVES_MAX][NAME_MAX_LEN];
     struct span names[CURVES_MAX];
     size_t n = 0;
-    if (planning->n_points == 0) {
-        print_message("there is nothing to draw: no limit was found");
-        return CMD_BAD_INPUT;
-    }
+    if (planning->n_points == 0)
+        return print_failure("there is nothing to draw: no limit was found");
     plot_init(&plot, plot_plan);
     for (size_t i = 0; i < planning->n_curves; i++) {
         const struct curve *curve = &planning->curves[i];
@@ -824,10 +820,8 @@ static int run(struct planning *planning)
 int plan_main(int argc, char **argv)
 {
     struct planning *planning = calloc(1, sizeof(*planning));
-    if (planning == NULL) {
-        print_message("out of memory");
-        return CMD_BAD_INPUT;
-    }
+    if (planning == NULL)
+        return print_failure("out of memory");
     parse_options(&planning->options, argc, argv);
     int exit_code = run(planning);
     free(planning);

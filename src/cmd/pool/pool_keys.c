@@ -13,11 +13,6 @@
 
 const char *const pool_orders[] = {"round_robin", "fill_first", "least_used", NULL};
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || c == '\t';
-}
-
 static int out_of_memory(struct stint_error *error)
 {
     return err_set(error, STINT_E_SYSTEM, "out of memory for the keys");
@@ -31,10 +26,10 @@ int pool_keys_check_name(struct span name, struct stint_error *error)
         return err_set(error, STINT_E_SYNTAX, "a name of %zu bytes; at most %d may be", name.len,
                        STINT_POOL_NAME_MAX);
     for (size_t i = 0; i < name.len; i++)
-        if (is_blank(name.ptr[i]) || name.ptr[i] < 0x20 || name.ptr[i] == 0x7f)
+        if (byte_is_blank(name.ptr[i]) || name.ptr[i] < 0x20 || name.ptr[i] == 0x7f)
             return err_set(error, STINT_E_SYNTAX,
                            "byte %zu of a name is a %s; names are printable, without blanks", i + 1,
-                           is_blank(name.ptr[i]) ? "blank" : "control byte");
+                           byte_is_blank(name.ptr[i]) ? "blank" : "control byte");
     return 0;
 }
 
@@ -116,10 +111,10 @@ static int check_all(const struct pool_keys *keys, struct stint_error *error)
 bool pool_keys_name_of_line(struct span line, struct span *name)
 {
     size_t begin = 0;
-    while (begin < line.len && is_blank(line.ptr[begin]))
+    while (begin < line.len && byte_is_blank(line.ptr[begin]))
         begin++;
     size_t end = begin;
-    while (end < line.len && !is_blank(line.ptr[end]))
+    while (end < line.len && !byte_is_blank(line.ptr[end]))
         end++;
     *name = span_of(line.ptr + begin, end - begin);
     return name->len > 0 && name->ptr[0] != '#';
@@ -129,7 +124,7 @@ bool pool_keys_name_of_line(struct span line, struct span *name)
 static struct span secret_of_line(struct span line, struct span name)
 {
     size_t at = (size_t)(name.ptr - line.ptr) + name.len;
-    while (at < line.len && is_blank(line.ptr[at]))
+    while (at < line.len && byte_is_blank(line.ptr[at]))
         at++;
     return at < line.len ? span_of(line.ptr + at, line.len - at) : span_of(NULL, 0);
 }

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "cmd/replay/replay.h"
 
+#include "algorithm/spec.h"
 #include "backend/memcached/memcached_state.h"
 #include "base/buf.h"
 #include "base/ns.h"
@@ -163,8 +164,6 @@ static void parse_options(struct replay_options *options, int argc, char **argv)
 
 /* ---- The run: decisions on events ------------------------------------------------------------ */
 
-#define KEYS_DEFAULT (UINT64_C(1) << 20)
-#define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
 #define DIFFERENCES_NAMED 5
 #define LATE_EVENTS_MIN 1000 /* fewer give no share before the end */
 
@@ -289,8 +288,8 @@ static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     else
         /* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
         run_size_table(&table, options->quotas, options->n_quotas,
-                       options->keys > 0 ? options->keys : KEYS_DEFAULT,
-                       options->keys > 0 ? UINT64_MAX : WIDE_BYTES_DEFAULT);
+                       options->keys > 0 ? options->keys : REPLAY_KEYS_DEFAULT,
+                       options->keys > 0 ? UINT64_MAX : REPLAY_WIDE_BYTES_DEFAULT);
     int code = stint_table_open(&run->table, &table, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
@@ -341,8 +340,8 @@ static void compare(struct replay_run *run, size_t i, const struct stint_decisio
     if (run->differing < DIFFERENCES_NAMED)
         print_message("event %" PRIu64 ": the store says %s, %" PRIu32
                       " left, and the engine %s, %" PRIu32 " left",
-                      run->events + i + 1, replay_outcomes[store->outcome], store->remaining,
-                      replay_outcomes[engine->outcome], engine->remaining);
+                      run->events + i + 1, outcome_names[store->outcome], store->remaining,
+                      outcome_names[engine->outcome], engine->remaining);
     else if (run->differing == DIFFERENCES_NAMED)
         print_message("further decisions that differ are counted, not named");
     run->differing++;
@@ -676,10 +675,8 @@ static int replay_all(struct replay_run *run, struct stint_error *error)
 
 static int report(struct replay_run *run)
 {
-    if (run->events == 0 && run->source.malformed > 0) {
-        print_message("no line of %s could be read", run->source.name);
-        return CMD_BAD_INPUT;
-    }
+    if (run->events == 0 && run->source.malformed > 0)
+        return print_failure("no line of %s could be read", run->source.name);
     name_late(run);
     if (run->interrupted)
         print_message("interrupted: these are the decisions until then");
@@ -746,10 +743,8 @@ static int open_and_run(struct replay_run *run)
 int replay_main(int argc, char **argv)
 {
     struct replay_run *run = calloc(1, sizeof(*run));
-    if (run == NULL) {
-        print_message("out of memory");
-        return CMD_BAD_INPUT;
-    }
+    if (run == NULL)
+        return print_failure("out of memory");
     parse_options(&run->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
     if (run->options.store.text != NULL) { /* it is to be left as it was */

@@ -99,8 +99,6 @@ uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas
 
 /* ---- The report ---- */
 
-extern const char *const replay_outcomes[]; /* names by enum stint_outcome */
-
 /* One tab-separated line, or a JSON object, for one event. */
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
                            const struct stint_decision *decision);

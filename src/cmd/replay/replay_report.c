@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/replay/replay.h"
 
+#include "algorithm/spec.h"
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
@@ -97,8 +98,6 @@ static void print_admitted(const struct exact *exact, size_t i, const struct sti
 
 /* ---- The results of each rule ---------------------------------------------------------------- */
 
-#define SPEC_MAX 256
-
 static void print_line(const char *label, uint64_t events, const char *rest)
 {
     struct formatted number;
@@ -110,7 +109,7 @@ static void print_line(const char *label, uint64_t events, const char *rest)
 static void print_rule(const struct replay_run *run, const struct rule *rule)
 {
     const struct replay_rule *counts = &run->rules->rules[rule->index];
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     print_between("  ", span_of_text(rule->path), "");
     if (rule->unlimited) {
         puts(": unlimited");
@@ -148,7 +147,7 @@ static void print_rules(const struct replay_run *run)
 static json_t *rule_json(const struct replay_run *run, const struct rule *rule)
 {
     const struct replay_rule *counts = &run->rules->rules[rule->index];
-    char spec[SPEC_MAX] = "";
+    char spec[SPEC_SIZE] = "";
     const struct exact_most *most = &counts->exact.most[0];
     if (!rule->unlimited)
         stint_quota_format(&rule->quota, spec, sizeof(spec));
@@ -177,9 +176,6 @@ static json_t *rules_json(const struct replay_run *run)
 
 /* ---- The report ------------------------------------------------------------------------------ */
 
-const char *const replay_outcomes[] = {
-    [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
-
 /* The time with as many decimals as in the input. */
 static void format_time(struct formatted *formatted, const struct event_entry *entry)
 {
@@ -194,7 +190,7 @@ static void print_decision_json(const char *time, struct span key, const struct 
 {
     (void)json_text_print(json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:o, s:o}", "time", time, "key",
                                     json_text_key(key), "cost", (json_int_t)entry->cost, "outcome",
-                                    replay_outcomes[decision->outcome], "granted",
+                                    outcome_names[decision->outcome], "granted",
                                     (json_int_t)decision->granted, "remaining",
                                     (json_int_t)decision->remaining, "retry_after_ns",
                                     json_text_ns(decision->retry_after_ns), "reset_after_ns",
@@ -215,7 +211,7 @@ void replay_print_decision(const struct replay_run *run, const struct event_entr
     printf("%s\t", time.text);
     print_escaped(stdout, key);
     printf("\t%" PRIu32 "\t%s\t%" PRIu32 "\t%" PRIu32 "\t", entry->cost,
-           replay_outcomes[decision->outcome], decision->granted, decision->remaining);
+           outcome_names[decision->outcome], decision->granted, decision->remaining);
     if (decision->retry_after_ns == STINT_NEVER_NS)
         fputs("never", stdout);
     else
@@ -248,7 +244,7 @@ static void print_quota(const struct replay_run *run, size_t i)
 {
     const struct exact_most *most = &run->exact.most[i];
     struct formatted date;
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     stint_quota_format(&run->options.quotas[i], spec, sizeof(spec));
     printf("  %s\n", spec);
     print_admitted(&run->exact, i, &run->options.quotas[i]);
@@ -337,7 +333,7 @@ static json_t *quotas_json(const struct replay_run *run)
     for (size_t i = 0; i < run->options.n_quotas; i++) {
         const struct stint_quota *quota = &run->options.quotas[i];
         const struct exact_most *most = &run->exact.most[i];
-        char spec[SPEC_MAX];
+        char spec[SPEC_SIZE];
         stint_quota_format(quota, spec, sizeof(spec));
         json_t *key =
             most->units > 0 ? json_text_key(key_set_name(&run->names, most->key)) : json_null();

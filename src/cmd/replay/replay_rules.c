@@ -11,20 +11,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#define KEYS_DEFAULT (UINT64_C(1) << 20)
-#define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
 #define BLOCKS 65536 /* banned keys */
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
-
-static struct span trimmed(struct span text)
-{
-    while (text.len > 0 && text.ptr[0] == ' ')
-        text = span_of(text.ptr + 1, text.len - 1);
-    while (text.len > 0 && text.ptr[text.len - 1] == ' ')
-        text.len--;
-    return text;
-}
 
 /* Cuts the text up to a byte, or all of it, off the rest. False if there is none left. */
 static bool cut(struct span *rest, char at, struct span *piece)
@@ -34,7 +23,7 @@ static bool cut(struct span *rest, char at, struct span *piece)
     const uint8_t *end = memchr(rest->ptr, at, rest->len);
     *piece = span_of(rest->ptr, end != NULL ? (size_t)(end - rest->ptr) : rest->len);
     *rest = end != NULL ? span_of(end + 1, rest->len - piece->len - 1) : span_of(NULL, 0);
-    *piece = trimmed(*piece);
+    *piece = span_trim(*piece);
     return true;
 }
 
@@ -65,7 +54,7 @@ static int read_entry(struct replay_rules *rules, struct span text,
                        ENTRIES_MAX);
     bool has_key = memchr(text.ptr, '=', text.len) != NULL;
     cut(&rest, '=', &key);
-    column = has_key ? trimmed(rest) : key;
+    column = has_key ? span_trim(rest) : key;
     if (!has_key) {
         struct span of = key;
         cut(&of, '/', &key);
@@ -337,14 +326,15 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
         if (rule->ban.after > 0)
             bans[1] = 1; /* where denials are counted */
     }
-    uint64_t each = keys > 0 ? keys : KEYS_DEFAULT;
-    uint64_t wide = table->wide_size > 0 ? WIDE_BYTES_DEFAULT / table->wide_size : 0;
+    uint64_t each = keys > 0 ? keys : REPLAY_KEYS_DEFAULT;
+    uint64_t wide = table->wide_size > 0 ? REPLAY_WIDE_BYTES_DEFAULT / table->wide_size : 0;
     uint64_t times[3];
     for (int class = 0; class < 3; class ++)
         times[class] = rules->n_descriptors * (live[class] + candidates[class] + bans[class]);
     table->keys = max_u64(each * times[0], 1);
     table->keys16 = max_u64(each * times[1], 1);
-    table->keys_wide = max_u64((keys > 0 ? keys : min_u64(KEYS_DEFAULT, wide)) * times[2], 1);
+    table->keys_wide =
+        max_u64((keys > 0 ? keys : min_u64(REPLAY_KEYS_DEFAULT, wide)) * times[2], 1);
     table->wide_size = (uint32_t)max_u64(table->wide_size, 16);
     table->tickets = 1;
     table->blocks = bans[1] > 0 ? BLOCKS : 1;

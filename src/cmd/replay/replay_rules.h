@@ -16,6 +16,10 @@
 
 #include <jansson.h>
 
+/* Of the table that is made; states above 16 bytes have fewer keys. */
+#define REPLAY_KEYS_DEFAULT (UINT64_C(1) << 20)
+#define REPLAY_WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
+
 /* The options of the command line. */
 struct replay_rules_options {
     struct rules_args files;

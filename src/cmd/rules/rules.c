@@ -341,10 +341,8 @@ static int run(const char *doc, bool must_limit,
                               .load = {.any_store = true}};
     struct rules_loaded loaded;
     bool fine = false;
-    if (args.paths == NULL) {
-        print_message("out of memory");
-        return CMD_BAD_INPUT;
-    }
+    if (args.paths == NULL)
+        return print_failure("out of memory");
     args_parse(&command, argc, argv, &args);
     args.must_limit = must_limit;
     if (load(&args, &loaded)) {
@@ -431,7 +429,6 @@ int rules_check_main(int argc, char **argv)
 
 /* ---- stint rules show ------------------------------------------------------------------------ */
 
-#define SPEC_MAX 256
 #define MESSAGES_MAX 2048
 
 static const char *const on_store_error_names[] = {
@@ -465,7 +462,7 @@ static const char *const unit_names[] = {
 
 static void print_quota(const char *title, const struct stint_quota *quota)
 {
-    char spec[SPEC_MAX], bound[MESSAGES_MAX];
+    char spec[SPEC_SIZE], bound[MESSAGES_MAX];
     struct buf buf = buf_of(bound, sizeof(bound));
     stint_quota_format(quota, spec, sizeof(spec));
     label_bound(&buf, quota);
@@ -478,7 +475,7 @@ static void print_quota(const char *title, const struct stint_quota *quota)
 
 static void print_ban(const struct rule_ban *ban)
 {
-    char text[SPEC_MAX];
+    char text[SPEC_SIZE];
     struct buf buf = buf_of(text, sizeof(text));
     buf_add(&buf, "after %u denials within ", (unsigned)ban->after);
     spec_format_duration(&buf, ban->within_ns);
@@ -546,7 +543,7 @@ static void add_unavailable(struct buf *buf, const struct rule_store *store)
 /* Without stores the defaults are not printed. */
 static void print_store(const struct rule_store *store)
 {
-    char unavailable[SPEC_MAX], lease[SPEC_MAX];
+    char unavailable[SPEC_SIZE], lease[SPEC_SIZE];
     struct buf buf = buf_of(unavailable, sizeof(unavailable));
     const char *title = "  store   ";
     add_unavailable(&buf, store);
@@ -630,7 +627,7 @@ static void print_rules_text(const struct rules *rules)
 
 static json_t *quota_json(const struct stint_quota *quota)
 {
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     stint_quota_format(quota, spec, sizeof(spec));
     return json_pack("{s:s, s:o, s:b, s:s?}", "spec", spec, "max_in_any_window",
                      json_text_ns(stint_max_in_any_window(quota)), "strict", stint_is_strict(quota),

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "algorithm/label.h"
+#include "algorithm/spec.h"
 #include "backend/redis/redis_backend.h"
 #include "backend/script/script.h"
 #include "backend/store_key.h"
@@ -496,11 +497,6 @@ static json_t *key_json(const struct explained_key *key)
 
 /* ---- The output ------------------------------------------------------------------------------ */
 
-#define SPEC_MAX 256
-
-static const char *const outcomes[] = {
-    [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
-
 /* ---- Text ---- */
 
 static void print_descriptor(const struct descriptor *descriptor)
@@ -515,7 +511,7 @@ static void print_descriptor(const struct descriptor *descriptor)
 /* is_asked: the store was queried. */
 static void print_rule(const struct target *target, bool is_asked)
 {
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     print_between("   rule    ", span_of_text(target->rule->path), "  (");
     print_escaped(stdout, span_of_text(target->rule->file));
     printf(":%u)\n", (unsigned)target->rule->line);
@@ -606,7 +602,7 @@ static void print_target(const struct target *target, const struct explained_key
     }
     if (target->part == TARGET_FREE || !target->rule->has_shadow)
         return;
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     stint_quota_format(&target->rule->shadow, spec, sizeof(spec));
     printf("   shadow  %s: ", spec);
     if (target->shadow_over)
@@ -659,7 +655,7 @@ static json_t *entries_json(const struct descriptor *descriptor)
 
 static json_t *quota_json(const struct stint_quota *quota)
 {
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     stint_quota_format(quota, spec, sizeof(spec));
     return json_string(spec);
 }
@@ -696,7 +692,7 @@ static json_t *target_json(const struct explained *explained, size_t i)
                   entries_json(&explained->options.descriptors[i]), "rule", rule_json(target),
                   "quota", is_limited ? quota_json(target->quota) : json_null(), "own_quota",
                   target->has_own_quota, "replaced", target->is_replaced, "blocked", target->banned,
-                  "outcome", outcomes[decision->outcome], "over", target->over, "limit",
+                  "outcome", outcome_names[decision->outcome], "over", target->over, "limit",
                   (json_int_t)decision->limit, "remaining", (json_int_t)decision->remaining,
                   "retry_after_ns", json_text_ns(decision->retry_after_ns), "reset_after_ns",
                   json_text_ns(decision->reset_after_ns), "shadow", shadow_json(target));
@@ -717,7 +713,7 @@ static int print_json(const struct explained *explained)
         json_array_append_new(list, target_json(explained, i));
     return json_text_print(json_pack("{s:o, s:s, s:I, s:o, s:o}", "domain",
                                      json_text_key(span_of_text(explained->options.domain)),
-                                     "outcome", outcomes[decision->outcome], "binding",
+                                     "outcome", outcome_names[decision->outcome], "binding",
                                      (json_int_t)decision->binding, "retry_after_ns",
                                      json_text_ns(decision->retry_after_ns), "descriptors", list),
                            true);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/sim/sim_worst.h"
 
+#include "algorithm/spec.h"
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -24,8 +25,6 @@ struct sim_worst_result {
     uint64_t time_ns;
     bool interrupted;
 };
-
-#define SPEC_MAX 512
 
 /* Seconds, with as many decimals as they need. */
 static void print_time(FILE *out, uint64_t ns)
@@ -70,7 +69,7 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
 {
     const struct search_best *best = &result->best;
     struct formatted units, bound, period, tries, decisions, requests;
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     stint_quota_format(&options->quota, spec, sizeof(spec));
     fprintf(out, "%s%s\n%s", mark, spec, mark);
     if (options->quota.algorithm == STINT_CONCURRENCY)
@@ -137,7 +136,7 @@ static bool print_json(const struct sim_worst_options *options,
                        const struct search_subject *subject, const struct sim_worst_result *result)
 {
     const struct search_best *best = &result->best;
-    char spec[SPEC_MAX], *text = NULL;
+    char spec[SPEC_SIZE], *text = NULL;
     size_t text_size = 0;
     FILE *memory = open_memstream(&text, &text_size);
     if (memory != NULL) {
@@ -328,11 +327,9 @@ int sim_worst_main(int argc, char **argv)
      */
     if (parsed.options.path != NULL) {
         parsed.options.trace = fopen(parsed.options.path, "ae");
-        if (parsed.options.trace == NULL) {
-            print_message("cannot write %s: %s%s", parsed.options.path, strerror(errno),
-                          err_advice(errno));
-            return CMD_BAD_INPUT;
-        }
+        if (parsed.options.trace == NULL)
+            return print_failure("cannot write %s: %s%s", parsed.options.path, strerror(errno),
+                                 err_advice(errno));
     }
     interrupt_catch();
     return sim_worst_run(&parsed.options, &subject);

@@ -110,20 +110,6 @@ bool http_proxies_trust(const struct http_proxies *proxies, struct span address)
     return false;
 }
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct span trimmed(struct span text)
-{
-    while (text.len > 0 && is_blank(text.ptr[0]))
-        text = span_after(text, 1);
-    while (text.len > 0 && is_blank(text.ptr[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 /* Cuts off the text after the last `separator`, and keeps the text before it. */
 static struct span take_last(struct span *list, char separator)
 {
@@ -132,7 +118,7 @@ static struct span take_last(struct span *list, char separator)
         at--;
     struct span last = span_after(*list, at);
     list->len = at > 0 ? at - 1 : 0;
-    return trimmed(last);
+    return span_trim(last);
 }
 
 /* "for" of an element of Forwarded (RFC 7239); the element itself for other fields. */

@@ -69,20 +69,6 @@ void trace_context_parent(struct trace_context *context, struct span value)
 #define STATE_KEY_MAX 256
 #define STATE_VALUE_MAX 256
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static struct span trim(struct span text)
-{
-    while (text.len > 0 && is_blank(text.ptr[0]))
-        text = span_after(text, 1);
-    while (text.len > 0 && is_blank(text.ptr[text.len - 1]))
-        text.len--;
-    return text;
-}
-
 static bool is_alphanumeric(uint8_t c)
 {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -123,7 +109,7 @@ static bool is_list(struct span list)
     for (unsigned n = 1;; n++) {
         const uint8_t *comma = list.len > 0 ? memchr(list.ptr, ',', list.len) : NULL;
         size_t len = comma != NULL ? (size_t)(comma - list.ptr) : list.len;
-        if (n > STATE_MEMBERS_MAX || !is_member(trim(span_of(list.ptr, len))))
+        if (n > STATE_MEMBERS_MAX || !is_member(span_trim(span_of(list.ptr, len))))
             return false;
         if (comma == NULL)
             return true;
@@ -135,7 +121,7 @@ static bool is_list(struct span list)
 void trace_context_state(struct trace_context *context, struct span value)
 {
     size_t comma = context->state_len > 0;
-    struct span all = trim(value);
+    struct span all = span_trim(value);
     if (context->is_state_refused || all.len == 0)
         return;
     context->is_state_refused = context->state_len + comma + all.len > TRACE_STATE_MAX;

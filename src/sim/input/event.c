@@ -11,20 +11,12 @@
 
 /* ---- Traces ---------------------------------------------------------------------------------- */
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || c == '\t';
-}
-
 /* Cuts the next word off the line; empty at its end. */
 static struct span next_word(struct span *line)
 {
-    while (line->len > 0 && is_blank(line->ptr[0])) {
-        line->ptr++;
-        line->len--;
-    }
+    *line = span_trim(*line);
     struct span word = {line->ptr, 0};
-    while (word.len < line->len && !is_blank(word.ptr[word.len]))
+    while (word.len < line->len && !byte_is_blank(word.ptr[word.len]))
         word.len++;
     line->ptr += word.len;
     line->len -= word.len;

@@ -5,6 +5,7 @@
  */
 #include "sim/input/logline.h"
 
+#include "algorithm/text.h"
 #include "base/number.h"
 
 static const char *const field_names[LOGLINE_FIELDS + 1] = {
@@ -141,15 +142,10 @@ static void split_request(struct span request, struct span *method, struct span 
         path->len = (size_t)(query - path->ptr);
 }
 
-static bool is_digit(uint8_t c)
-{
-    return (uint8_t)(c - '0') <= 9;
-}
-
 static bool is_number(struct span text)
 {
     for (size_t i = 0; i < text.len; i++)
-        if (!is_digit(text.ptr[i]))
+        if (!text_is_digit(text.ptr[i]))
             return false;
     return text.len > 0;
 }
@@ -170,7 +166,7 @@ static bool is_plain_v4(struct span text)
     for (int part = 0; part < 4; part++) {
         unsigned number = 0;
         size_t n_digits = 0;
-        for (; at < text.len && is_digit(text.ptr[at]) && n_digits < 4; at++, n_digits++)
+        for (; at < text.len && text_is_digit(text.ptr[at]) && n_digits < 4; at++, n_digits++)
             number = number * 10 + (unsigned)(text.ptr[at] - '0');
         bool zeros = n_digits > 1 && text.ptr[at - n_digits] == '0';
         if (n_digits == 0 || n_digits > 3 || number > 255 || zeros)

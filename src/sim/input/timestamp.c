@@ -2,22 +2,18 @@
 /* Digits to nanoseconds since 1970, or since 0. */
 #include "sim/input/timestamp.h"
 
+#include "algorithm/text.h"
 #include "base/ns.h"
 
 #define DECIMALS_MAX 9
 #define DAY_S 86400
-
-static bool is_digit(uint8_t c)
-{
-    return (uint8_t)(c - '0') <= 9;
-}
 
 /* The number that `n_digits` bytes write, or -1 if one of them is no digit. */
 static int digits(const uint8_t *text, size_t n_digits)
 {
     int number = 0;
     for (size_t i = 0; i < n_digits; i++) {
-        if (!is_digit(text[i]))
+        if (!text_is_digit(text[i]))
             return -1;
         number = number * 10 + (text[i] - '0');
     }
@@ -36,7 +32,7 @@ int timestamp_parse_seconds(struct timestamp *timestamp, struct span text,
 {
     uint64_t whole_s = 0, fraction_ns = 0;
     size_t at = 0;
-    for (; at < text.len && is_digit(text.ptr[at]); at++) {
+    for (; at < text.len && text_is_digit(text.ptr[at]); at++) {
         whole_s = whole_s * 10 + (uint64_t)(text.ptr[at] - '0');
         if (whole_s >= TIMESTAMP_MAX_NS / NS_PER_S)
             return err_set(error, STINT_E_RANGE, "the time %.*s is too far in the future",
@@ -126,7 +122,7 @@ static bool rfc3339(struct timestamp *timestamp, struct span text)
     uint64_t fraction_ns = 0, digit_ns = NS_PER_S / 10;
     timestamp->decimals = 0;
     if (t[at] == '.') {
-        for (at++; at < text.len && is_digit(t[at]); at++, digit_ns /= 10) {
+        for (at++; at < text.len && text_is_digit(t[at]); at++, digit_ns /= 10) {
             fraction_ns += (uint64_t)(t[at] - '0') * digit_ns;
             if (digit_ns > 0)
                 timestamp->decimals++;

@@ -79,7 +79,6 @@ void chart_bars(struct plot *plot, const char *title, const struct chart_bar *ba
 #define STROKES_MAX 500 /* denials, of each kind */
 #define KEY_LETTERS 40
 #define SPEC_LETTERS 70
-#define SPEC_MAX 256
 #define LABEL_MAX 128
 
 struct view {
@@ -270,7 +269,7 @@ static void add_denials(struct plot *plot, const struct view *view, enum history
 static void add_texts(struct plot *plot, const struct picture *picture)
 {
     const struct history *history = picture->history;
-    char spec[SPEC_MAX];
+    char spec[SPEC_SIZE];
     stint_quota_format(history->quota, spec, sizeof(spec));
     plot_text(plot, "spec", span_of_text(spec), SPEC_LETTERS);
     plot_text(plot, "key", picture->key, KEY_LETTERS);

@@ -2,6 +2,7 @@
 /* Writes into memory. Memory that does not suffice is reported once, at the end. */
 #include "sim/picture/plot.h"
 
+#include "algorithm/text.h"
 #include "base/utf8.h"
 
 #include <stdarg.h>
@@ -82,11 +83,6 @@ static size_t character_len(struct span text)
     return len > 0 && utf8_is_hidden(utf8_code_point(text.ptr, len)) ? 0 : len;
 }
 
-static bool is_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Nothing of these means anything to gnuplot within double quotes; UTF-8 does not either. */
 static bool is_plain(uint8_t c)
 {
@@ -105,7 +101,7 @@ static void add_quoted(struct plot *plot, struct span text, size_t columns)
             plot_variables(plot, "…");
             break;
         }
-        bool plain = is_plain(text.ptr[0]) && !(escaped && is_digit(text.ptr[0]));
+        bool plain = is_plain(text.ptr[0]) && !(escaped && text_is_digit(text.ptr[0]));
         if (len == 0)
             plot_variables(plot, "?");
         else if (plain)
