@@ -9,7 +9,6 @@
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -202,63 +201,6 @@ static int keep(const struct gnuplot *gnuplot, struct child *child)
     return why == 0 ? CMD_DONE : cannot_write(gnuplot->path);
 }
 
-/* ---- Without gnuplot ------------------------------------------------------------------------- */
-
-/* As a string of gnuplot, byte by byte: a name need not be UTF-8. Digits are escaped, as gnuplot
- * takes one behind an escape for a part of it. */
-static void put_path(FILE *out, const char *path)
-{
-    putc('"', out);
-    for (const unsigned char *c = (const unsigned char *)path; *c != '\0'; c++)
-        fprintf(out, isalpha(*c) || *c >= 0x80 || strchr("/._-", *c) != NULL ? "%c" : "\\%03o", *c);
-    putc('"', out);
-}
-
-static FILE *open_beside(const struct gnuplot *gnuplot, const char *ending)
-{
-    char *path = NULL;
-    FILE *out = asprintf(&path, "%s%s", gnuplot->path, ending) < 0 ? NULL : fopen(path, "we");
-    free(path);
-    return out;
-}
-
-static bool close_beside(const struct gnuplot *gnuplot, const char *ending, FILE *out)
-{
-    bool failed = out == NULL || ferror(out) != 0;
-    if (out == NULL || fclose(out) != 0 || failed)
-        print_message("cannot write %s%s: %s", gnuplot->path, ending, strerror(errno));
-    else
-        return true;
-    return false;
-}
-
-/* FILE.dat and FILE.gp draw the picture on a machine that has gnuplot. */
-static bool leave(const struct gnuplot *gnuplot, const struct plot *plot)
-{
-    FILE *out = open_beside(gnuplot, ".dat");
-    if (out != NULL)
-        fwrite(plot->data.bytes, 1, plot->data.len, out);
-    if (!close_beside(gnuplot, ".dat", out))
-        return false;
-    out = open_beside(gnuplot, ".gp");
-    if (out != NULL) {
-        fputs("output = ", out);
-        put_path(out, gnuplot->path);
-        fputs("\ndata = output.'.dat'\n", out);
-        put_program(out, gnuplot, plot);
-    }
-    return close_beside(gnuplot, ".gp", out);
-}
-
-static int not_installed(const struct gnuplot *gnuplot, const struct plot *plot)
-{
-    print_message("--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
-    if (gnuplot->format != GNUPLOT_TERMINAL && leave(gnuplot, plot))
-        print_message("the data are in %s.dat; where gnuplot is, `gnuplot %s.gp` draws them",
-                      gnuplot->path, gnuplot->path);
-    return CMD_BAD_INPUT;
-}
-
 static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
 {
     show_errors(child);
@@ -292,7 +234,8 @@ static int draw(const struct gnuplot *gnuplot, const struct plot *plot)
     if (why == 0)
         result = drawn(gnuplot, &child, status);
     else if (why == ENOENT || why == EACCES)
-        result = not_installed(gnuplot, plot);
+        result = print_failure(
+            "--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
     else
         result = print_failure("cannot start gnuplot: %s", strerror(why));
     child_close(&child);

@@ -27,10 +27,7 @@ struct gnuplot {
  */
 void gnuplot_option(struct argp_state *state, void *gnuplot, char *value);
 
-/*
- * Draws, and frees the plot. Returns an enum cmd_exit; what went wrong has been said. Where there
- * is no gnuplot, data and script are left in FILE.dat and FILE.gp, and that is CMD_BAD_INPUT too.
- */
+/* Draws, and frees the plot. Returns an enum cmd_exit; what went wrong has been said. */
 int gnuplot_draw(const struct gnuplot *gnuplot, struct plot *plot);
 
 #endif
