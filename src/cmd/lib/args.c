@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 132
 #define OPTION_NAME_SIZE 48
 #define HINT_NAMES_MAX 12 /* more names are not listed */
 #define HINT_NAMES_NEAREST 3
@@ -63,7 +62,7 @@ static const struct argp_option *find_option(const struct argp_option *options, 
 static void unknown_option(const struct argp_option *options, const char *command, const char *arg,
                            const char *name)
 {
-    const char *names[OPTIONS_MAX + 2] = {NULL};
+    const char *names[ARGS_OPTIONS_MAX + 2] = {NULL};
     struct args_hint hint;
     size_t n_names = 0;
     for (const struct argp_option *option = options; option->doc != NULL; option++)
@@ -111,10 +110,10 @@ struct reader {
     const struct args_set *sets[SETS_MAX];
     void *inputs[SETS_MAX];
     size_t n_sets;
-    const struct args_option *rows[OPTIONS_MAX + 1]; /* by key, up to NULL */
-    void *row_inputs[OPTIONS_MAX];
+    const struct args_option *rows[ARGS_OPTIONS_MAX + 1]; /* by key, up to NULL */
+    void *row_inputs[ARGS_OPTIONS_MAX];
     size_t n_rows;
-    struct argp_option options[OPTIONS_MAX + 1]; /* for argp: the same, and headers */
+    struct argp_option options[ARGS_OPTIONS_MAX + 1]; /* for argp: the same, and headers */
     size_t n_options;
     const struct args_option *current;
 };
@@ -214,7 +213,7 @@ static void add_set(struct reader *reader, const struct args_set *set, void *inp
     for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++) {
         if (row->verbs != 0 && (row->verbs & verb) == 0)
             continue;
-        assert(reader->n_options < OPTIONS_MAX);
+        assert(reader->n_options < ARGS_OPTIONS_MAX);
         reader->options[reader->n_options++] = (struct argp_option){
             .name = row->name,
             .key = KEY_FIRST + (int)reader->n_rows,
@@ -236,6 +235,7 @@ static void begin_command(struct reader *reader, const struct args_command *comm
         const struct args_child *child = &command->children[i];
         /* Behind the command's own options of that group, and those of later children. */
         int group = child->group > 0 ? (child->group + 1) * SETS_MAX - 1 - (int)i : 0;
+        assert(reader->n_options < ARGS_OPTIONS_MAX);
         if (child->header != NULL)
             reader->options[reader->n_options++] =
                 (struct argp_option){.doc = child->header, .group = group};

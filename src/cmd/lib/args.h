@@ -102,6 +102,7 @@ struct args_child {
 };
 
 #define ARGS_CHILDREN_MAX 3
+#define ARGS_OPTIONS_MAX 132 /* of a command and its children, with headers */
 
 struct args_command {
     struct args_set set;

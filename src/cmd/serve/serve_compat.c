@@ -171,8 +171,9 @@ static const struct {
 static const struct compat_variable *known(const char *name)
 {
     size_t i = 0;
-    while (strcmp(compat_variables[i].name, name) != 0)
+    while (i < n_compat_variables && strcmp(compat_variables[i].name, name) != 0)
         i++;
+    assert(i < n_compat_variables);
     return &compat_variables[i];
 }
 

@@ -38,6 +38,7 @@ static const char doc[] =
     "connections finish, SIGUSR2 starts a successor that takes over.";
 
 static struct args_option options[SETTINGS_MAX + 4]; /* made of the table of settings */
+_Static_assert(SETTINGS_MAX + 4 <= ARGS_OPTIONS_MAX, "args_parse() has space for all of them");
 static char option_names[SETTINGS_MAX][40];
 
 static void add_given(struct settings_line *line, size_t index, const char *text)
