@@ -552,6 +552,7 @@ bool configured_pools_lack(const struct configured_pools *configured, const stru
             return true;
     return false;
 }
+
 /* ---- The config file ------------------------------------------------------------------------- */
 
 #define FILE_MAX (1u << 20)

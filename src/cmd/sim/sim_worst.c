@@ -176,9 +176,9 @@ static bool write_file(const struct sim_worst_options *options,
 }
 
 /* False if it cannot be written, which is reported. */
-static bool sim_worst_report(const struct sim_worst_options *options,
-                             const struct search_subject *subject,
-                             const struct sim_worst_result *result)
+static bool print_result(const struct sim_worst_options *options,
+                         const struct search_subject *subject,
+                         const struct sim_worst_result *result)
 {
     bool is_written = true;
     if (options->json) {
@@ -304,7 +304,7 @@ int sim_worst_run(const struct sim_worst_options *options, const struct search_s
         uint64_t decisions = result.best.decisions; /* of the search, before it was shortened */
         result.best = search_best(search);
         result.best.decisions = decisions;
-        is_written = sim_worst_report(options, subject, &result);
+        is_written = print_result(options, subject, &result);
     } else {
         print_message("%s", error.message);
     }

@@ -55,7 +55,7 @@ struct weight {
 };
 
 /* True in `chance` of a hundred cases. */
-static bool search_percent(struct search_chance *chance, unsigned percent)
+static bool happens(struct search_chance *chance, unsigned percent)
 {
     return random_below(&chance->random, 100) < percent;
 }
@@ -94,17 +94,17 @@ static void draw_wait(struct search_chance *chance, struct search_move *move)
     /* Stepping back is the last one, so that it can be left out. */
     move->wait = choose(chance, weights, n_weights - !chance->clock_steps);
     /* The number of parts into which an algorithm divides its period is not known. */
-    uint64_t parts_max = search_percent(chance, 80) ? PARTS_COMMON : PARTS_MAX;
+    uint64_t parts_max = happens(chance, 80) ? PARTS_COMMON : PARTS_MAX;
     move->parts = (uint16_t)any_size(chance, parts_max);
     move->part = (uint16_t)(1 + random_below(&chance->random, move->parts));
     if (move->wait == SEARCH_WAIT_IDLE)
         move->part = (uint16_t)any_size(chance, IDLE_MAX);
-    if (move->wait == SEARCH_WAIT_GRID && search_percent(chance, 70))
+    if (move->wait == SEARCH_WAIT_GRID && happens(chance, 70))
         move->part = 1;
-    if (move->wait == SEARCH_WAIT_RETRY && search_percent(chance, 50))
+    if (move->wait == SEARCH_WAIT_RETRY && happens(chance, 50))
         move->part = 0;
-    move->wait_ns = search_percent(chance, 25) ? 1 + random_below(&chance->random, 3)
-                                               : any_size(chance, 2 * chance->period_ns);
+    move->wait_ns = happens(chance, 25) ? 1 + random_below(&chance->random, 3)
+                                        : any_size(chance, 2 * chance->period_ns);
 }
 
 static void draw_delta(struct search_chance *chance, struct search_move *move)
@@ -120,20 +120,20 @@ static void draw_take(struct search_chance *chance, struct search_move *move)
         {SEARCH_TAKE_DRAIN, 10}, {SEARCH_TAKE_MOST, 10},       {SEARCH_TAKE_COST, 30},
     };
     move->take = choose(chance, weights, sizeof(weights) / sizeof(*weights));
-    move->cost = search_percent(chance, 60) ? 1 : (uint32_t)any_size(chance, chance->cost_max);
-    move->knock = search_percent(chance, 2);
+    move->cost = happens(chance, 60) ? 1 : (uint32_t)any_size(chance, chance->cost_max);
+    move->knock = happens(chance, 2);
 }
 
 static void draw_repeat(struct search_chance *chance, struct search_move *move)
 {
     move->repeat = 1;
     move->to_edge = false;
-    if (search_percent(chance, 75))
+    if (happens(chance, 75))
         return;
-    move->to_edge = search_percent(chance, 60);
-    move->repeat = move->to_edge                ? SEARCH_ASKS_MAX
-                   : search_percent(chance, 80) ? (uint32_t)any_size(chance, 32)
-                                                : (uint32_t)any_size(chance, SEARCH_ASKS_MAX);
+    move->to_edge = happens(chance, 60);
+    move->repeat = move->to_edge         ? SEARCH_ASKS_MAX
+                   : happens(chance, 80) ? (uint32_t)any_size(chance, 32)
+                                         : (uint32_t)any_size(chance, SEARCH_ASKS_MAX);
 }
 
 /* Charges may be of more than can ever be granted. */
@@ -144,7 +144,7 @@ static void draw_verb(struct search_chance *chance, struct search_move *move)
     size_t n_weights = sizeof(weights) / sizeof(*weights);
     move->verb = choose(chance, weights, n_weights - chance->holds);
     move->pick = (uint8_t)random_below(&chance->random, SEARCH_PICKS);
-    if (move->verb == SEARCH_VERB_CHARGE && search_percent(chance, 20))
+    if (move->verb == SEARCH_VERB_CHARGE && happens(chance, 20))
         move->cost =
             (uint32_t)any_size(chance, min_u64(2 * (uint64_t)chance->cost_max, UINT32_MAX));
 }
@@ -168,7 +168,7 @@ static void insert(struct search_chance *chance, struct search_plan *plan)
         return;
     size_t from = (size_t)random_below(&chance->random, plan->n_moves);
     size_t at = (size_t)random_below(&chance->random, plan->n_moves + 1);
-    struct search_move move = search_percent(chance, 25) ? plan->moves[from] : draw_move(chance);
+    struct search_move move = happens(chance, 25) ? plan->moves[from] : draw_move(chance);
     memmove(&plan->moves[at + 1], &plan->moves[at], (plan->n_moves - at) * sizeof(*plan->moves));
     plan->moves[at] = move;
     plan->n_moves++;
@@ -214,8 +214,8 @@ static void change_once(struct search_chance *chance, struct search_plan *plan)
 }
 
 /* The beginning of the plan, and the end of another. */
-static void search_plan_cross(struct search_chance *chance, struct search_plan *plan,
-                              const struct search_plan *other)
+static void cross(struct search_chance *chance, struct search_plan *plan,
+                  const struct search_plan *other)
 {
     size_t from = (size_t)random_below(&chance->random, other->n_moves);
     size_t n_others = other->n_moves - from;
@@ -225,17 +225,16 @@ static void search_plan_cross(struct search_chance *chance, struct search_plan *
     plan->n_moves = kept + n_others;
 }
 
-/* ---- The search ------------------------------------------------------------------------------ */
-
-/* Shortening ends once so many bytes were played: sequences may be long, and states wide. */
-#define TIDIED_BYTES_MAX (UINT64_C(1) << 28)
-
 /* ---- The best sequence, shortened ------------------------------------------------------------ */
 
 /*
  * Every shorter sequence is played and checked, against the algorithm and the exact count. A
  * request whose grant was left out gives nothing back.
  */
+
+/* Shortening ends once so many bytes were played: sequences may be long, and states wide. */
+#define TIDIED_BYTES_MAX (UINT64_C(1) << 28)
+
 /* The requests of the best sequence. */
 struct found {
     struct search_ask *asks, *spare;
@@ -609,15 +608,15 @@ static const struct search_plan *choose_kept(struct search *search)
 static void make(struct search *search, struct search_plan *plan)
 {
     search->chance.has_verbs = search->has_verbs && search->tries % 2 == 1;
-    if (search->n_kept == 0 || search_percent(&search->chance, AFRESH_PERCENT)) {
+    if (search->n_kept == 0 || happens(&search->chance, AFRESH_PERCENT)) {
         plan->n_moves = (size_t)(1 + random_below(&search->chance.random, MOVES_DRAWN_MAX));
         for (size_t i = 0; i < plan->n_moves; i++)
             plan->moves[i] = draw_move(&search->chance);
         return;
     }
     *plan = *choose_kept(search);
-    if (search_percent(&search->chance, 20))
-        search_plan_cross(&search->chance, plan, choose_kept(search));
+    if (happens(&search->chance, 20))
+        cross(&search->chance, plan, choose_kept(search));
     for (uint64_t n = 1 + random_below(&search->chance.random, 3); n > 0; n--)
         change_once(&search->chance, plan); /* another plan, much like this one */
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Whole nanoseconds; what is too long for any run is as long as one. */
-static uint64_t workload_ns(double ns)
+static uint64_t bounded_ns(double ns)
 {
     return ns < 0x1p62 ? (uint64_t)ns : UINT64_C(1) << 62;
 }
@@ -194,18 +194,298 @@ static void plan_note(struct workload *workload, const struct sim_event *event,
     next_step(workload);
 }
 
-/* ---- The requests, in the order of time ------------------------------------------------------ */
-
-static void workload_stream_begin(struct workload *workload);
-static size_t workload_stream_take(struct workload *workload, struct sim_event *events,
-                                   size_t n_max);
+/* ---- Costs and keys -------------------------------------------------------------------------- */
 
 #define MEAN_COST_DRAWS 4096
+
+enum stream { STREAM_ARRIVALS, STREAM_KEYS, STREAM_COSTS, STREAM_CLIENTS, STREAM_MEAN_COST };
+
+static uint32_t whole_cost(double cost, uint32_t most)
+{
+    if (!(cost >= 1.0))
+        return 1;
+    return cost >= (double)most ? most : (uint32_t)cost;
+}
+
+static uint32_t draw_cost(struct workload *workload, struct random *random)
+{
+    const struct workload_spec *spec = &workload->spec;
+    switch (spec->costs) {
+    case WORKLOAD_LOGNORMAL:
+        return whole_cost(spec->cost_a * random_exp(spec->cost_b * random_normal(random)) + 0.5,
+                          spec->cost_max);
+    case WORKLOAD_PARETO:
+        return whole_cost(spec->cost_a * random_pareto(random, spec->cost_b), spec->cost_max);
+    case WORKLOAD_UNIFORM:
+        return whole_cost(spec->cost_a + (double)random_below(
+                                             random, (uint64_t)(spec->cost_b - spec->cost_a) + 1),
+                          spec->cost_max);
+    default:
+        return whole_cost(spec->cost_a, spec->cost_max);
+    }
+}
+
+/* Measured, as truncated and rounded costs have no mean that is simple to write down. */
+static double mean_cost(struct workload *workload)
+{
+    struct random random;
+    double sum = 0;
+    if (workload->spec.costs == WORKLOAD_CONSTANT)
+        return (double)draw_cost(workload, NULL);
+    random_init(&random, 0, STREAM_MEAN_COST);
+    for (int i = 0; i < MEAN_COST_DRAWS; i++)
+        sum += (double)draw_cost(workload, &random);
+    return sum / MEAN_COST_DRAWS;
+}
+
+/* A slot that clients share by their number. */
+static uint64_t client_key(const struct workload *workload, uint32_t client)
+{
+    return client % workload->spec.keys;
+}
+
+/* ---- The stream: processes, herds and logs --------------------------------------------------- */
+
+#define GAP_MAX_NS 0x1p62
+
+/* Moves the next arrival by a gap; a fraction of a nanosecond is added to the next gap. */
+static void advance(struct workload *workload, double gap_ns)
+{
+    double sum_ns = workload->fraction_ns + gap_ns;
+    if (!(sum_ns < GAP_MAX_NS)) {
+        workload->arrives = false;
+        return;
+    }
+    int64_t whole_ns = (int64_t)sum_ns; /* signed: that is one instruction each way */
+    workload->fraction_ns = sum_ns - (double)whole_ns;
+    workload->arrival_ns += (uint64_t)whole_ns;
+}
+
+/* ---- Two rates in turn ---- */
+
+static double phase_length_ns(struct workload *workload)
+{
+    const struct workload_spec *spec = &workload->spec;
+    double mean_ns = (double)(workload->is_high ? spec->on_ns : spec->off_ns);
+    if (spec->kind == WORKLOAD_MMPP)
+        return mean_ns * random_exponential(&workload->arrivals);
+    /* The mean of Pareto's distribution from x on is x alpha / (alpha - 1). */
+    return mean_ns * (spec->alpha - 1) / spec->alpha *
+           random_pareto(&workload->arrivals, spec->alpha);
+}
+
+static void begin_phase(struct workload *workload, bool is_high)
+{
+    workload->is_high = is_high;
+    double length_ns = phase_length_ns(workload);
+    workload->phase_ends_ns = workload->arrival_ns + bounded_ns(length_ns) + 1;
+}
+
+/* The rate of a phase, so that the mean over all phases is the one requested. */
+static double phase_rate(const struct workload *workload)
+{
+    const struct workload_spec *spec = &workload->spec;
+    double on = (double)spec->on_ns, off = (double)spec->off_ns;
+    bool silent = spec->kind == WORKLOAD_ONOFF;
+    double low = silent ? 0 : spec->rate * (on + off) / (spec->ratio * on + off);
+    double high = silent ? spec->rate * (on + off) / on : low * spec->ratio;
+    return (workload->is_high ? high : low) / 1e9;
+}
+
+/* One unit of an exponential clock that runs as fast as the rate of the phase. */
+static void next_modulated(struct workload *workload)
+{
+    double left = random_exponential(&workload->arrivals);
+    while (workload->arrival_ns < workload->end_ns) {
+        double rate = phase_rate(workload);
+        double phase_left_ns = (double)(workload->phase_ends_ns - workload->arrival_ns);
+        if (left < rate * phase_left_ns) {
+            advance(workload, left / rate);
+            return;
+        }
+        left -= rate * phase_left_ns;
+        workload->arrival_ns = workload->phase_ends_ns;
+        begin_phase(workload, !workload->is_high);
+    }
+}
+
+/* Drawn at the day's highest rate, and kept in proportion to the rate of the hour. */
+static void next_diurnal(struct workload *workload)
+{
+    const struct workload_spec *spec = &workload->spec;
+    double gap_ns = workload->mean_gap_ns / (1 + spec->depth);
+    while (workload->arrives && workload->arrival_ns < workload->end_ns) {
+        advance(workload, gap_ns * random_exponential(&workload->arrivals));
+        double day_ns = (double)spec->day_ns;
+        double part = (double)(workload->arrival_ns % spec->day_ns) / day_ns;
+        double share = (1 + spec->depth * random_sine(part)) / (1 + spec->depth);
+        if (random_unit(&workload->arrivals) <= share)
+            return;
+    }
+}
+
+/* All clients at once, or within the jitter: the least of the remaining uniform times. */
+static void next_herd(struct workload *workload)
+{
+    const struct workload_spec *spec = &workload->spec;
+    uint64_t herd_ns = workload->phase_ends_ns;
+    if (++workload->herd_next == spec->clients) {
+        workload->herd_next = 0;
+        workload->fraction_ns = 0;
+        workload->phase_ends_ns = herd_ns = add_sat(herd_ns, spec->every_ns);
+    }
+    workload->arrival_ns = herd_ns;
+    if (spec->jitter_ns == 0)
+        return;
+    double left = (double)(spec->clients - workload->herd_next);
+    double step = random_exp(random_log(random_unit(&workload->arrivals)) / left);
+    /* Here `fraction_ns` is the part of the jitter that is over. */
+    workload->fraction_ns = 1 - (1 - workload->fraction_ns) * step;
+    workload->arrival_ns =
+        add_sat(herd_ns, (uint64_t)(workload->fraction_ns * (double)spec->jitter_ns));
+}
+
+/* ---- Logs ---- */
+
+static uint64_t scaled_ns(const struct workload *workload, size_t entry)
+{
+    uint64_t first_ns = workload->entries[0].at_ns, at_ns = workload->entries[entry].at_ns;
+    uint64_t since_ns = at_ns - first_ns;
+    if (workload->spec.scale != 1)
+        since_ns = bounded_ns((double)since_ns / workload->spec.scale);
+    return add_sat(first_ns - workload->entries_epoch_ns, since_ns);
+}
+
+static void next_entry(struct workload *workload)
+{
+    workload->entry++;
+    workload->arrives = workload->entry < workload->n_entries;
+    if (workload->arrives)
+        workload->arrival_ns = scaled_ns(workload, workload->entry);
+}
+
+/* ---- Keys ---- */
+
+/* A key's lifetime is memoryless, so a slot without requests meanwhile needs no updates. */
+static uint32_t owner_of(struct workload *workload, uint32_t place, uint64_t at_ns)
+{
+    struct workload_owner *owner = &workload->owners[place];
+    if (at_ns >= owner->until_ns) {
+        double life_ns = (double)workload->spec.churn_ns * random_exponential(&workload->clients);
+        owner->number += owner->until_ns > 0;
+        owner->until_ns = at_ns + bounded_ns(life_ns) + 1;
+    }
+    return owner->number;
+}
+
+static inline uint64_t draw_key(struct workload *workload, uint64_t at_ns)
+{
+    uint32_t place = 0;
+    if (workload->zipf.n_ranks > 0)
+        place = random_zipf_next(&workload->zipf, &workload->keys);
+    else if (workload->spec.keys > 1)
+        place = (uint32_t)random_below(&workload->keys, workload->spec.keys);
+    if (workload->owners == NULL)
+        return place;
+    return (uint64_t)owner_of(workload, place, at_ns) << 32 | place;
+}
+
+static void fill_entry(const struct workload *workload, struct sim_event *event)
+{
+    const struct event_entry *entry = &workload->entries[workload->entry];
+    event->key = entry->key;
+    event->cost = entry->cost;
+    event->client = entry->key;
+}
+
+static inline void fill_drawn(struct workload *workload, struct sim_event *event)
+{
+    event->key = draw_key(workload, event->at_ns);
+    event->client = sim_event_place(event);
+    event->cost = workload->cost;
+    if (event->cost == 0)
+        event->cost = draw_cost(workload, &workload->costs);
+}
+
+static void fill_herd(struct workload *workload, struct sim_event *event)
+{
+    event->client = workload->herd_next;
+    event->key = client_key(workload, event->client);
+    event->cost = draw_cost(workload, &workload->costs);
+}
+
+/* ---- All ---- */
+
+__attribute__((noinline)) static void find_next_slow(struct workload *workload)
+{
+    switch (workload->spec.kind) {
+    case WORKLOAD_DIURNAL:
+        next_diurnal(workload);
+        break;
+    case WORKLOAD_HERD:
+        next_herd(workload);
+        break;
+    case WORKLOAD_LOG:
+        next_entry(workload);
+        break;
+    default:
+        next_modulated(workload);
+    }
+}
+
+static inline void find_next(struct workload *workload)
+{
+    if (workload->spec.kind == WORKLOAD_POISSON)
+        advance(workload, workload->mean_gap_ns * random_exponential(&workload->arrivals));
+    else
+        find_next_slow(workload);
+    workload->arrives = workload->arrives && workload->arrival_ns < workload->end_ns;
+}
+
+static void stream_begin(struct workload *workload)
+{
+    const struct workload_spec *spec = &workload->spec;
+    workload->arrives = true;
+    workload->mean_gap_ns = spec->rate > 0 ? 1e9 / spec->rate : GAP_MAX_NS;
+    if (spec->kind == WORKLOAD_LOG) {
+        workload->arrives = workload->n_entries > 0;
+        workload->arrival_ns = workload->arrives ? scaled_ns(workload, 0) : 0;
+        workload->arrives = workload->arrives && workload->arrival_ns < workload->end_ns;
+        return;
+    }
+    if (spec->kind == WORKLOAD_HERD) {
+        workload->herd_next = UINT32_MAX; /* the step before the first client's */
+        workload->phase_ends_ns = 0;
+    } else if (spec->kind != WORKLOAD_POISSON && spec->kind != WORKLOAD_DIURNAL) {
+        double on = (double)spec->on_ns, off = (double)spec->off_ns;
+        begin_phase(workload, random_unit(&workload->arrivals) * (on + off) <= on);
+    }
+    find_next(workload);
+}
+
+/* Up to n_max requests from the one at arrival_ns on; returns how many. */
+static size_t stream_take(struct workload *workload, struct sim_event *events, size_t n_max)
+{
+    enum workload_kind kind = workload->spec.kind;
+    size_t n = 0;
+    for (; n < n_max && workload->arrives; n++) {
+        events[n] = (struct sim_event){.at_ns = workload->arrival_ns};
+        if (kind == WORKLOAD_LOG)
+            fill_entry(workload, &events[n]);
+        else if (kind == WORKLOAD_HERD)
+            fill_herd(workload, &events[n]);
+        else
+            fill_drawn(workload, &events[n]);
+        find_next(workload);
+    }
+    return n;
+}
+
+/* ---- The requests, in the order of time ------------------------------------------------------ */
+
 #define BACKOFF_DOUBLINGS_MAX 10
 #define FLOOD_KEYS_PER_PERIOD 1000
 #define REQUESTS_PER_CYCLE_MIN 1e-3
-
-enum stream { STREAM_ARRIVALS, STREAM_KEYS, STREAM_COSTS, STREAM_CLIENTS, STREAM_MEAN_COST };
 
 static bool follows_plan(enum workload_kind kind)
 {
@@ -234,52 +514,6 @@ uint32_t workload_clients(const struct workload *workload)
 bool workload_listens(const struct workload *workload)
 {
     return workload->spec.retry != WORKLOAD_GIVE_UP || is_closed(workload->spec.kind);
-}
-
-/* ---- Costs and keys ---- */
-
-static uint32_t whole_cost(double cost, uint32_t most)
-{
-    if (!(cost >= 1.0))
-        return 1;
-    return cost >= (double)most ? most : (uint32_t)cost;
-}
-
-static uint32_t workload_draw_cost(struct workload *workload, struct random *random)
-{
-    const struct workload_spec *spec = &workload->spec;
-    switch (spec->costs) {
-    case WORKLOAD_LOGNORMAL:
-        return whole_cost(spec->cost_a * random_exp(spec->cost_b * random_normal(random)) + 0.5,
-                          spec->cost_max);
-    case WORKLOAD_PARETO:
-        return whole_cost(spec->cost_a * random_pareto(random, spec->cost_b), spec->cost_max);
-    case WORKLOAD_UNIFORM:
-        return whole_cost(spec->cost_a + (double)random_below(
-                                             random, (uint64_t)(spec->cost_b - spec->cost_a) + 1),
-                          spec->cost_max);
-    default:
-        return whole_cost(spec->cost_a, spec->cost_max);
-    }
-}
-
-/* Measured, as truncated and rounded costs have no mean that is simple to write down. */
-static double mean_cost(struct workload *workload)
-{
-    struct random random;
-    double sum = 0;
-    if (workload->spec.costs == WORKLOAD_CONSTANT)
-        return (double)workload_draw_cost(workload, NULL);
-    random_init(&random, 0, STREAM_MEAN_COST);
-    for (int i = 0; i < MEAN_COST_DRAWS; i++)
-        sum += (double)workload_draw_cost(workload, &random);
-    return sum / MEAN_COST_DRAWS;
-}
-
-/* A slot that clients share by their number. */
-static uint64_t workload_client_key(const struct workload *workload, uint32_t client)
-{
-    return client % workload->spec.keys;
 }
 
 /* ---- Requests that wait ---- */
@@ -343,14 +577,14 @@ static void take_waiting(struct workload *workload, struct sim_event *event)
 static uint64_t think_ns(struct workload *workload)
 {
     double mean_ns = (double)workload->spec.think_ns;
-    return mean_ns > 0 ? workload_ns(mean_ns * random_exponential(&workload->clients)) + 1 : 0;
+    return mean_ns > 0 ? bounded_ns(mean_ns * random_exponential(&workload->clients)) + 1 : 0;
 }
 
 static void begin_anew(struct workload *workload, const struct sim_event *event, uint64_t wait_ns)
 {
     struct sim_event next = {
         .at_ns = add_sat(event->at_ns, wait_ns), .key = event->key, .client = event->client};
-    next.cost = workload_draw_cost(workload, &workload->costs);
+    next.cost = draw_cost(workload, &workload->costs);
     add_waiting(workload, &next);
 }
 
@@ -365,7 +599,7 @@ static uint64_t retry_wait_ns(struct workload *workload, const struct sim_event 
     unsigned doublings =
         event->tries < BACKOFF_DOUBLINGS_MAX ? event->tries : BACKOFF_DOUBLINGS_MAX;
     double most_ns = (double)spec->backoff_ns * (double)(1u << doublings);
-    return workload_ns(most_ns * random_unit(&workload->clients)) + 1;
+    return bounded_ns(most_ns * random_unit(&workload->clients)) + 1;
 }
 
 /* One key after the other, each requested once. */
@@ -420,14 +654,14 @@ bool workload_next(struct workload *workload, struct sim_event *event)
         return true;
     }
     if (workload->arrives)
-        return workload_stream_take(workload, event, 1) > 0;
+        return stream_take(workload, event, 1) > 0;
     return follows_plan(workload->spec.kind) && plan_next(workload, event);
 }
 
 size_t workload_next_many(struct workload *workload, struct sim_event *events, size_t n_max)
 {
     assert(n_max <= 1 || !workload_listens(workload));
-    size_t n = workload->n_waiting == 0 ? workload_stream_take(workload, events, n_max) : 0;
+    size_t n = workload->n_waiting == 0 ? stream_take(workload, events, n_max) : 0;
     while (n < n_max && workload_next(workload, &events[n]))
         n++;
     return n;
@@ -532,9 +766,9 @@ static void send_clients(struct workload *workload)
     uint32_t n_clients = floods ? 2 : spec->clients;
     for (uint32_t client = 0; client < n_clients; client++) {
         struct sim_event event = {.at_ns = think_ns(workload), .client = client, .cost = 1};
-        event.key = floods ? client : workload_client_key(workload, client);
+        event.key = floods ? client : client_key(workload, client);
         if (!floods)
-            event.cost = workload_draw_cost(workload, &workload->costs);
+            event.cost = draw_cost(workload, &workload->costs);
         add_waiting(workload, &event);
     }
 }
@@ -550,7 +784,7 @@ int workload_begin(struct workload *workload, const struct workload_terms *terms
     random_init(&workload->clients, terms->seed, STREAM_CLIENTS);
     int code = workload_settle(workload, terms->quota, error);
     if (spec->costs == WORKLOAD_CONSTANT)
-        workload->cost = workload_draw_cost(workload, NULL);
+        workload->cost = draw_cost(workload, NULL);
     workload->has_arrivals = !is_closed(spec->kind) && !workload_is_adversary(spec->kind);
     if (code == 0)
         code = allocate(workload, error);
@@ -558,7 +792,7 @@ int workload_begin(struct workload *workload, const struct workload_terms *terms
         return code;
     workload->quota.epoch_ns = terms->epoch_ns;
     if (workload->has_arrivals)
-        workload_stream_begin(workload);
+        stream_begin(workload);
     else if (follows_plan(spec->kind))
         make_plan(workload);
     else
@@ -572,242 +806,4 @@ void workload_end(struct workload *workload)
     free(workload->owners);
     free(workload->waiting);
     memset(workload, 0, sizeof(*workload));
-}
-
-/* The next request of the stream, and its key: processes, herds and logs. */
-
-#define GAP_MAX_NS 0x1p62
-
-/* Moves the next arrival by a gap; a fraction of a nanosecond is added to the next gap. */
-static void advance(struct workload *workload, double gap_ns)
-{
-    double sum_ns = workload->fraction_ns + gap_ns;
-    if (!(sum_ns < GAP_MAX_NS)) {
-        workload->arrives = false;
-        return;
-    }
-    int64_t whole_ns = (int64_t)sum_ns; /* signed: that is one instruction each way */
-    workload->fraction_ns = sum_ns - (double)whole_ns;
-    workload->arrival_ns += (uint64_t)whole_ns;
-}
-
-/* ---- Two rates in turn ---- */
-
-static double phase_length_ns(struct workload *workload)
-{
-    const struct workload_spec *spec = &workload->spec;
-    double mean_ns = (double)(workload->is_high ? spec->on_ns : spec->off_ns);
-    if (spec->kind == WORKLOAD_MMPP)
-        return mean_ns * random_exponential(&workload->arrivals);
-    /* The mean of Pareto's distribution from x on is x alpha / (alpha - 1). */
-    return mean_ns * (spec->alpha - 1) / spec->alpha *
-           random_pareto(&workload->arrivals, spec->alpha);
-}
-
-static void begin_phase(struct workload *workload, bool is_high)
-{
-    workload->is_high = is_high;
-    double length_ns = phase_length_ns(workload);
-    workload->phase_ends_ns = workload->arrival_ns + workload_ns(length_ns) + 1;
-}
-
-/* The rate of a phase, so that the mean over all phases is the one requested. */
-static double phase_rate(const struct workload *workload)
-{
-    const struct workload_spec *spec = &workload->spec;
-    double on = (double)spec->on_ns, off = (double)spec->off_ns;
-    bool silent = spec->kind == WORKLOAD_ONOFF;
-    double low = silent ? 0 : spec->rate * (on + off) / (spec->ratio * on + off);
-    double high = silent ? spec->rate * (on + off) / on : low * spec->ratio;
-    return (workload->is_high ? high : low) / 1e9;
-}
-
-/* One unit of an exponential clock that runs as fast as the rate of the phase. */
-static void next_modulated(struct workload *workload)
-{
-    double left = random_exponential(&workload->arrivals);
-    while (workload->arrival_ns < workload->end_ns) {
-        double rate = phase_rate(workload);
-        double phase_left_ns = (double)(workload->phase_ends_ns - workload->arrival_ns);
-        if (left < rate * phase_left_ns) {
-            advance(workload, left / rate);
-            return;
-        }
-        left -= rate * phase_left_ns;
-        workload->arrival_ns = workload->phase_ends_ns;
-        begin_phase(workload, !workload->is_high);
-    }
-}
-
-/* Drawn at the day's highest rate, and kept in proportion to the rate of the hour. */
-static void next_diurnal(struct workload *workload)
-{
-    const struct workload_spec *spec = &workload->spec;
-    double gap_ns = workload->mean_gap_ns / (1 + spec->depth);
-    while (workload->arrives && workload->arrival_ns < workload->end_ns) {
-        advance(workload, gap_ns * random_exponential(&workload->arrivals));
-        double day_ns = (double)spec->day_ns;
-        double part = (double)(workload->arrival_ns % spec->day_ns) / day_ns;
-        double share = (1 + spec->depth * random_sine(part)) / (1 + spec->depth);
-        if (random_unit(&workload->arrivals) <= share)
-            return;
-    }
-}
-
-/* All clients at once, or within the jitter: the least of the remaining uniform times. */
-static void next_herd(struct workload *workload)
-{
-    const struct workload_spec *spec = &workload->spec;
-    uint64_t herd_ns = workload->phase_ends_ns;
-    if (++workload->herd_next == spec->clients) {
-        workload->herd_next = 0;
-        workload->fraction_ns = 0;
-        workload->phase_ends_ns = herd_ns = add_sat(herd_ns, spec->every_ns);
-    }
-    workload->arrival_ns = herd_ns;
-    if (spec->jitter_ns == 0)
-        return;
-    double left = (double)(spec->clients - workload->herd_next);
-    double step = random_exp(random_log(random_unit(&workload->arrivals)) / left);
-    /* Here `fraction_ns` is the part of the jitter that is over. */
-    workload->fraction_ns = 1 - (1 - workload->fraction_ns) * step;
-    workload->arrival_ns =
-        add_sat(herd_ns, (uint64_t)(workload->fraction_ns * (double)spec->jitter_ns));
-}
-
-/* ---- Logs ---- */
-
-static uint64_t scaled_ns(const struct workload *workload, size_t entry)
-{
-    uint64_t first_ns = workload->entries[0].at_ns, at_ns = workload->entries[entry].at_ns;
-    uint64_t since_ns = at_ns - first_ns;
-    if (workload->spec.scale != 1)
-        since_ns = workload_ns((double)since_ns / workload->spec.scale);
-    return add_sat(first_ns - workload->entries_epoch_ns, since_ns);
-}
-
-static void next_entry(struct workload *workload)
-{
-    workload->entry++;
-    workload->arrives = workload->entry < workload->n_entries;
-    if (workload->arrives)
-        workload->arrival_ns = scaled_ns(workload, workload->entry);
-}
-
-/* ---- Keys ---- */
-
-/* A key's lifetime is memoryless, so a slot without requests meanwhile needs no updates. */
-static uint32_t owner_of(struct workload *workload, uint32_t place, uint64_t at_ns)
-{
-    struct workload_owner *owner = &workload->owners[place];
-    if (at_ns >= owner->until_ns) {
-        double life_ns = (double)workload->spec.churn_ns * random_exponential(&workload->clients);
-        owner->number += owner->until_ns > 0;
-        owner->until_ns = at_ns + workload_ns(life_ns) + 1;
-    }
-    return owner->number;
-}
-
-static inline uint64_t draw_key(struct workload *workload, uint64_t at_ns)
-{
-    uint32_t place = 0;
-    if (workload->zipf.n_ranks > 0)
-        place = random_zipf_next(&workload->zipf, &workload->keys);
-    else if (workload->spec.keys > 1)
-        place = (uint32_t)random_below(&workload->keys, workload->spec.keys);
-    if (workload->owners == NULL)
-        return place;
-    return (uint64_t)owner_of(workload, place, at_ns) << 32 | place;
-}
-
-static void fill_entry(const struct workload *workload, struct sim_event *event)
-{
-    const struct event_entry *entry = &workload->entries[workload->entry];
-    event->key = entry->key;
-    event->cost = entry->cost;
-    event->client = entry->key;
-}
-
-static inline void fill_drawn(struct workload *workload, struct sim_event *event)
-{
-    event->key = draw_key(workload, event->at_ns);
-    event->client = sim_event_place(event);
-    event->cost = workload->cost;
-    if (event->cost == 0)
-        event->cost = workload_draw_cost(workload, &workload->costs);
-}
-
-static void fill_herd(struct workload *workload, struct sim_event *event)
-{
-    event->client = workload->herd_next;
-    event->key = workload_client_key(workload, event->client);
-    event->cost = workload_draw_cost(workload, &workload->costs);
-}
-
-/* ---- All ---- */
-
-__attribute__((noinline)) static void find_next_slow(struct workload *workload)
-{
-    switch (workload->spec.kind) {
-    case WORKLOAD_DIURNAL:
-        next_diurnal(workload);
-        break;
-    case WORKLOAD_HERD:
-        next_herd(workload);
-        break;
-    case WORKLOAD_LOG:
-        next_entry(workload);
-        break;
-    default:
-        next_modulated(workload);
-    }
-}
-
-static inline void find_next(struct workload *workload)
-{
-    if (workload->spec.kind == WORKLOAD_POISSON)
-        advance(workload, workload->mean_gap_ns * random_exponential(&workload->arrivals));
-    else
-        find_next_slow(workload);
-    workload->arrives = workload->arrives && workload->arrival_ns < workload->end_ns;
-}
-
-static void workload_stream_begin(struct workload *workload)
-{
-    const struct workload_spec *spec = &workload->spec;
-    workload->arrives = true;
-    workload->mean_gap_ns = spec->rate > 0 ? 1e9 / spec->rate : GAP_MAX_NS;
-    if (spec->kind == WORKLOAD_LOG) {
-        workload->arrives = workload->n_entries > 0;
-        workload->arrival_ns = workload->arrives ? scaled_ns(workload, 0) : 0;
-        workload->arrives = workload->arrives && workload->arrival_ns < workload->end_ns;
-        return;
-    }
-    if (spec->kind == WORKLOAD_HERD) {
-        workload->herd_next = UINT32_MAX; /* the step before the first client's */
-        workload->phase_ends_ns = 0;
-    } else if (spec->kind != WORKLOAD_POISSON && spec->kind != WORKLOAD_DIURNAL) {
-        double on = (double)spec->on_ns, off = (double)spec->off_ns;
-        begin_phase(workload, random_unit(&workload->arrivals) * (on + off) <= on);
-    }
-    find_next(workload);
-}
-
-/* Up to n_max requests from the one at arrival_ns on; returns how many. */
-static size_t workload_stream_take(struct workload *workload, struct sim_event *events,
-                                   size_t n_max)
-{
-    enum workload_kind kind = workload->spec.kind;
-    size_t n = 0;
-    for (; n < n_max && workload->arrives; n++) {
-        events[n] = (struct sim_event){.at_ns = workload->arrival_ns};
-        if (kind == WORKLOAD_LOG)
-            fill_entry(workload, &events[n]);
-        else if (kind == WORKLOAD_HERD)
-            fill_herd(workload, &events[n]);
-        else
-            fill_drawn(workload, &events[n]);
-        find_next(workload);
-    }
-    return n;
 }
