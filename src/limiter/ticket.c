@@ -25,6 +25,11 @@
 #define EXPIRE_READS_MAX 8 /* a ticket that is being renewed is not over; a damaged one is none */
 #define SEARCHES_MAX 64    /* for slots that no open ticket has */
 #define PARTS_MAX (STINT_ITEMS_MAX + TICKET_SHADOWS_MAX)
+/*
+ * A ticket has the hash of a rule's key, not the rule. Where there is one, the key may have moved
+ * to another class of slots since, and is searched for there; without one that finds nothing.
+ */
+#define ANY_RULE 1
 
 enum ticket_kind { KIND_CHARGE, KIND_BOOKING, KIND_HOLD };
 
@@ -504,18 +509,20 @@ static int redeem(struct stint_table *table, struct stint_ticket ticket, uint64_
 static struct stint_decision move_part(struct stint_table *table, const struct ticket_part *part,
                                        uint8_t verb, uint32_t units, uint64_t now_ns)
 {
-    const struct stint_quota *quota = intern_quota(&table->intern, part->quota_id);
+    const struct stint_quota *shared = intern_quota(&table->intern, part->quota_id);
     struct hash128 hash = {part->hash_lo, part->hash_hi};
     struct stint_decision decision = {.outcome = STINT_ALLOW};
     struct stint_ask ask = {
         .now_ns = now_ns, .at_ns = part->granted_at_ns, .cost = units, .verb = verb};
-    if (quota == NULL)
+    if (shared == NULL)
         return algorithm_never(0);
     if (part->kind == KIND_HOLD) {
-        table_holder(table, quota, hash, now_ns, &ask.at_ns, &decision.granted);
+        table_holder(table, shared, hash, now_ns, &ask.at_ns, &decision.granted);
         return decision;
     }
-    return table_ask_hash(table, quota, hash, &ask, NULL, NULL);
+    struct stint_quota quota = *shared;
+    quota.rule = ANY_RULE;
+    return table_ask_hash(table, &quota, hash, &ask, NULL, NULL);
 }
 
 /* The result over several parts: the least that any moved; shadows count only without others. */

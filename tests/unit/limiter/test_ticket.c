@@ -640,6 +640,31 @@ TEST(test_a_ticket_leaves_another_algorithm_alone)
     assert_int_equal(entry.decision.remaining, 0);
 }
 
+/* The units of a ticket follow its key to the state that another quota of the rule has made. */
+TEST(test_a_ticket_follows_its_key_to_another_quota_of_the_rule)
+{
+    struct stint_quota narrow = quota_of("window 20/1h resolution=12");
+    struct stint_quota wide = quota_of("window 20/1h"), log = quota_of("log 20/1h");
+    narrow.rule = wide.rule = log.rule = 7;
+    const struct stint_quota *const others[] = {&wide, &log};
+    for (size_t i = 0; i < N(others); i++) {
+        const struct stint_item one = item(&narrow, "k", 1);
+        struct stint_ticket ticket, second;
+        stint_reserve(fixture->table, &one, 1, MINUTE, NOW, &ticket);
+        stint_reserve(fixture->table, &one, 1, MINUTE, NOW, &second);
+        assert_int_equal(stint_take(fixture->table, others[i], "k", 1, 17, NOW).outcome,
+                         STINT_ALLOW);
+        assert_int_equal(used(others[i], "k", NOW), 19);
+        assert_int_equal(stint_settle(fixture->table, ticket, 2, NOW, NULL), 0);
+        assert_int_equal(used(others[i], "k", NOW), 20);
+        assert_int_equal(stint_take(fixture->table, &narrow, "k", 1, 1, NOW).outcome, STINT_DENY);
+        assert_int_equal(stint_cancel(fixture->table, second, NOW, NULL), 0);
+        assert_int_equal(used(others[i], "k", NOW), 19);
+        assert_int_equal(used(&narrow, "k", NOW), 19);
+        stint_reset(fixture->table, &narrow, "k", 1, NOW);
+    }
+}
+
 /* A list that holds places has one end, that of the longest lease or the lifetime that was given,
  * wherever in the list the places stand. */
 TEST(test_a_list_with_a_hold_has_one_end)
