@@ -175,8 +175,10 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
     else if (table_undo(&part->undo))
         return;
     else {
-        struct stint_ask ask = {
-            .now_ns = list->now_ns, .at_ns = list->now_ns, .cost = units, .verb = STINT_REFUND};
+        struct stint_ask ask = {.now_ns = list->now_ns,
+                                .at_ns = part->undo.entered_ns,
+                                .cost = units,
+                                .verb = STINT_REFUND};
         returned = ask_table(list, part, &ask, NULL, NULL).granted;
     }
     if (returned < units)

@@ -19,6 +19,7 @@ struct progress {
     uint64_t step; /* enum list_step */
     struct stint_decision parts[LINEAR_KEYS];
     struct word16 before, after; /* of the first, when it was taken from; of at most 16 bytes */
+    uint64_t entered_ns;         /* the time of that take: the state's own, of a wide one */
 };
 
 /* Zeroed before use: it is compared as bytes. */
@@ -226,7 +227,7 @@ static bool step_list(struct search *search, const struct configuration *now,
     }
     if (progress->step >= LIST_UNDO) {
         ask.verb = STINT_REFUND;
-        ask.at_ns = ask.now_ns;
+        ask.at_ns = progress->entered_ns;
         if (progress->step == LIST_REFUND)
             linear_apply(quota, next.states[key], &ask, effective_ns);
         struct stint_decision sum = sum_of(progress->parts, call->key);
@@ -234,8 +235,12 @@ static bool step_list(struct search *search, const struct configuration *now,
     }
     ask.verb = takes ? STINT_TAKE : STINT_PEEK;
     size_t size = min_u64(sizeof(progress->before), quota->derived.state_size);
-    if (progress->step == LIST_TAKE_A)
+    if (progress->step == LIST_TAKE_A) {
+        bool is_wide = quota->derived.state_size > sizeof(progress->before);
+        uint64_t own_ns = is_wide ? algorithm_own_ns(quota, next.states[key]) : 0;
+        progress->entered_ns = max_u64(effective_ns, own_ns);
         memcpy(&progress->before, next.states[key], size);
+    }
     progress->parts[key] = linear_apply(quota, next.states[key], &ask, effective_ns);
     if (progress->step == LIST_TAKE_A)
         memcpy(&progress->after, next.states[key], size);

@@ -426,6 +426,25 @@ TEST(test_undo_after_another_gives_back_and_counts)
     }
 }
 
+/* A caller whose clock is behind the state's charges a log at the state's own time: that charge is
+ * taken back, not one at the caller's. */
+TEST(test_undo_names_the_time_of_the_charge)
+{
+    for (size_t i = 0; i < N_SPECS; i++) {
+        const uint64_t later_ns = NOW + i * 10 * MINUTE + 500, now_ns = later_ns - 100;
+        const struct stint_item one = item(&quotas[i], "key", 1);
+        struct list list;
+        assert_int_equal(stint_take_all(fixture->table, &one, 1, later_ns).outcome, STINT_ALLOW);
+        assert_true(list_init(&list, fixture->table, &one, 1, now_ns));
+        assert_int_equal(list_ask_part(&list, 0, STINT_TAKE, 0).outcome, STINT_ALLOW);
+        list_take_back(&list, 1);
+        assert_int_equal(remaining_at(fixture->table, &quotas[i], later_ns), 19);
+    }
+    struct stint_table_info info;
+    stint_table_info(fixture->table, NOW, &info);
+    assert_int_equal(info.undo_kept_units, 0);
+}
+
 /* A list whose keys stand in each other's way is charged whole or not at all: two new keys ask for
  * the last free place, each finds it free, and one of them gets it. */
 TEST(test_a_list_in_its_own_way_is_not_charged)
