@@ -109,7 +109,8 @@ static struct stint_decision ask_part(const struct list *list, struct list_part 
 {
     assert(part >= list->parts && part < list->parts + list->n_parts);
     struct stint_ask ask = {.now_ns = list->now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
-    bool holds = part->quota->algorithm == STINT_CONCURRENCY && verb == STINT_TAKE;
+    bool takes = verb == STINT_TAKE || verb == TABLE_TAKE_OF_LIST;
+    bool holds = part->quota->algorithm == STINT_CONCURRENCY && takes;
     part->decision = ask_table(list, part, &ask, &part->undo, holds ? &part->holder : NULL);
     return part->decision;
 }
@@ -218,12 +219,14 @@ static bool plan_all(struct list *list)
 static bool charge_all(struct list *list, uint32_t each, bool is_planned)
 {
     assert(list_is_valid(list));
+    bool is_one_take = list->n_parts == 1 && each == 0;
+    uint8_t verb = is_one_take ? STINT_TAKE : TABLE_TAKE_OF_LIST;
     for (size_t i = 0; i < list->n_parts; i++) {
         struct list_part *part = &list->parts[i];
         uint32_t cost = each > 0 ? each * part->times : part->cost;
         if (is_planned && table_carry_out(&part->undo))
             continue;
-        if (ask_part(list, part, STINT_TAKE, cost, 0).outcome == STINT_ALLOW)
+        if (ask_part(list, part, verb, cost, 0).outcome == STINT_ALLOW)
             continue;
         while (i-- > 0)
             take_back(list, &list->parts[i],

@@ -135,8 +135,8 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const st
                     struct stint_decision *decision)
 {
     assert(quota->derived.checked);
-    bool asks = ask->verb == STINT_TAKE || ask->verb == STINT_TAKE_UPTO ||
-                ask->verb == STINT_PEEK || ask->verb == STINT_BOOK;
+    bool asks = ask->verb == STINT_TAKE || ask->verb == TABLE_TAKE_OF_LIST ||
+                ask->verb == STINT_TAKE_UPTO || ask->verb == STINT_PEEK || ask->verb == STINT_BOOK;
     if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
         return false;
     uint64_t wait_ns = until_ns - ask->now_ns;
@@ -197,6 +197,13 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
         quota->algorithm != STINT_COUNTER)
         effective_ns = min_u64(max_u64(effective_ns, table_mark(table)), STINT_NOW_MAX);
     struct stint_ask careful = *ask;
+    struct stint_quota uncounted;
+    if (ask->verb == TABLE_TAKE_OF_LIST) {
+        uncounted = *asking.quota;
+        uncounted.count_denied = false;
+        asking.quota = &uncounted;
+        careful.verb = STINT_TAKE;
+    }
     if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&
         table_booked_until(table) > effective_ns)
         careful.verb = ALGORITHM_REFUND_BOOKED;

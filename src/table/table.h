@@ -25,6 +25,9 @@ int table_stores(struct stint_table *table, const struct stint_quota *quota,
 int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
                   struct stint_error *error);
 
+/* A verb beside those of stint.h: a take whose refusal is not charged, not even by count_denied. */
+#define TABLE_TAKE_OF_LIST 8
+
 /*
  * Decides. `ask->now_ns` is the caller's; waits in the decision are relative to it. NEVER for a
  * quota that table_accepts() refuses.

@@ -445,6 +445,29 @@ TEST(test_undo_names_the_time_of_the_charge)
     assert_int_equal(info.undo_kept_units, 0);
 }
 
+/* Each of two quotas that share a state allows its part, but not after the other: the list is
+ * refused, and its refusal is not charged. */
+TEST(test_a_refused_list_is_not_counted)
+{
+    static const char *const pairs[][2] = {
+        {"gcra 20/1h", "gcra 20/1h burst=10 count_denied=true"},
+        {"fixed_window 20/1h", "fixed_window 10/1h count_denied=true"},
+        {"sliding_counter 20/1h", "sliding_counter 10/1h count_denied=true"},
+    };
+    for (size_t i = 0; i < N(pairs); i++) {
+        struct stint_quota other = quota_of(pairs[i][0]), counts = quota_of(pairs[i][1]);
+        counts.rule = other.rule = 7 + i;
+        const struct stint_item items[] = {item(&other, "key", 16), item(&counts, "key", 9)};
+        for (int turn = 0; turn < 2; turn++) {
+            struct stint_decision decision = turn == 0
+                                                 ? stint_take_all(fixture->table, items, 2, NOW)
+                                                 : stint_take_upto(fixture->table, items, 2, NOW);
+            assert_int_equal(decision.outcome, turn == 0 ? STINT_DENY : STINT_ALLOW);
+            assert_int_equal(remaining(fixture->table, &other, "key"), 20 - 2 * decision.granted);
+        }
+    }
+}
+
 /* A list whose keys stand in each other's way is charged whole or not at all: two new keys ask for
  * the last free place, each finds it free, and one of them gets it. */
 TEST(test_a_list_in_its_own_way_is_not_charged)
