@@ -12,13 +12,13 @@
 #include <string.h>
 
 /* The live state in a slot; false for an empty, expired or pending one. */
-static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
+static bool read_live(struct asking *asking, struct seen *seen, struct entry_state *state)
 {
-    return entry_read(asking, seen, state) &&
+    return entry_await(asking, seen, state) &&
            algorithm_expires_at(state->quota, &state->as) > asking->ask.now_ns;
 }
 
-static bool is_live(struct asking *asking, const struct seen *seen)
+static bool is_live(struct asking *asking, struct seen *seen)
 {
     assert(asking_is_valid(asking));
     struct entry_state state;
@@ -176,7 +176,7 @@ static void copy_state(struct asking *asking, const struct stint_quota *own, uns
     assert(asking_is_valid(asking));
     struct entry_state found;
     struct seen seen = slots_find(asking->slots, &asking->home);
-    if (seen.at != NULL && entry_read(asking, &seen, &found))
+    if (seen.at != NULL && entry_await(asking, &seen, &found))
         stint_state_convert(found.quota, found.as.bytes, own, bytes, asking->ask.now_ns);
     else
         memset(bytes, 0, own->derived.state_size);

@@ -23,9 +23,9 @@
 #define PATIENCE 200
 
 /*
- * What a task asks, letter by letter: 0 1 2 take a unit under that quota, a b c peek under it, l
- * takes one of two keys each, o one of the other key, t one with a ticket and gives it back. > is
- * an hour later, from then on, + ten hours, < a nanosecond earlier.
+ * What a task asks, letter by letter: 0 1 2 take a unit under that quota, a b c peek under it, f
+ * finds the state under 0, l takes one of two keys each, o one of the other key, t one with a
+ * ticket and gives it back. > is an hour later, from then on, + ten hours, < a nanosecond earlier.
  */
 struct play {
     const char *name;
@@ -56,6 +56,7 @@ static struct {
     struct grant grants[GRANTS_MAX];
     unsigned n_grants;            /* of the key */
     uint64_t n_others;            /* of the other key */
+    uint64_t n_missed;            /* finds of a key that was granted a unit */
     uint64_t latest_ns, taken_ns; /* of all requests, and of those that can write to a state */
 } world;
 
@@ -101,12 +102,22 @@ static void take_and_cancel(struct stint_table *table, const struct stint_quota 
         stint_cancel(table, ticket, now_ns, NULL);
 }
 
+static void find(struct stint_table *table, const struct stint_quota *quota, uint64_t now_ns)
+{
+    struct stint_entry entry;
+    bool is_there = world.n_grants > 0;
+    int code = stint_find(table, quota, &world.key, sizeof(world.key), now_ns, &entry);
+    world.n_missed += is_there && code != STINT_OK;
+}
+
 static void ask(struct stint_table *table, char letter, uint64_t now_ns)
 {
     const struct stint_quota *quotas = world.on.quotas;
     if (letter >= 'a' && letter <= 'c') {
         const struct stint_item item = {&quotas[letter - 'a'], &world.key, sizeof(world.key), 1};
         stint_peek(table, &item, 1, now_ns);
+    } else if (letter == 'f') {
+        find(table, &quotas[0], now_ns);
     } else if (letter == 'l') {
         take_two(table, &quotas[0], now_ns);
     } else if (letter == 't') {
@@ -129,7 +140,7 @@ static void work(unsigned number, uint64_t seed)
             now_ns--;
         } else {
             world.latest_ns = max_u64(world.latest_ns, now_ns);
-            if (strchr("abc", *letter) == NULL)
+            if (strchr("abcf", *letter) == NULL)
                 world.taken_ns = max_u64(world.taken_ns, now_ns);
             ask(&world.on.tasks[number].table, *letter, now_ns);
         }
@@ -230,6 +241,8 @@ static void check(void)
     found = scheduled_frozen_class(&world.on);
     if (search.end.killed == 0 && info.owners_displaced == 0 && found >= 0)
         fail("is left frozen in class", (uint64_t)found);
+    if (search.end.waits == 0 && world.n_missed > 0)
+        fail("not found", world.n_missed);
     check_rest(&info);
     found = scheduled_full_quota(&world.on, world.key, limit(), world.latest_ns);
     if (found >= 0)
@@ -249,7 +262,7 @@ static void execute(unsigned n_turns)
     for (unsigned i = 0; i < world.n_tasks; i++)
         world.on.tasks[i].page = (struct process_page){.owner = 0};
     world.n_grants = 0;
-    world.n_others = 0;
+    world.n_others = world.n_missed = 0;
     world.latest_ns = world.taken_ns = BEGIN_NS;
     schedule_boot();
     search.end = schedule_run(&schedule);
@@ -432,6 +445,9 @@ static const struct play plays[] = {
     {"moves 8 and 16, peeks", {WINDOW8, WINDOW16}, {"00>b", "><01"}, 2, 0},
     {"moves 8 and more, peeks", {WINDOW8, LOG}, {"11>a", "><10"}, 2, 0},
     {"moves 16 and more, peeks", {WINDOW16, LOG}, {"11>a", "><10"}, 2, 0},
+    {"8 bytes, found", {WINDOW8, "window 2/1h resolution=10"}, {"0f", "1"}, 3, 0},
+    {"16 bytes, found", {WINDOW16, "window 2/1h resolution=20"}, {"0f", "1"}, 3, 0},
+    {"wide, found", {LOG, "buckets 2/1h time_slack=10m"}, {"0f", "1"}, 2, 0},
     {"lists, 8 bytes", {WINDOW8}, {"l0", "ll"}, 2, 0},
     {"lists, 16 bytes", {WINDOW16}, {"l0", "ll"}, 2, 0},
     {"lists, 8 bytes, killed", {WINDOW8}, {"l", "l0"}, 1, KILLS},

@@ -17,6 +17,26 @@
 #include <string.h>
 #include <unistd.h>
 
+/*
+ * What the copy has of a slot. A wide state whose owner is stuck cannot be read: it is full for a
+ * period, as it would be for the next request.
+ */
+static bool read_state(struct asking *asking, struct seen *seen, struct entry_state *state)
+{
+    if (entry_await(asking, seen, state))
+        return true;
+    const struct slots *slots = asking->slots;
+    bool is_stuck = slots->class == CLASS_WIDE && (seen->pair.first & TAG_PENDING) == 0 &&
+                    slots->ops->is_left(seen);
+    state->quota = is_stuck ? entry_quota(asking, seen->pair.first) : NULL;
+    if (state->quota == NULL || state->quota->limit == 0)
+        return false;
+    uint64_t latest_ns = table_latest_ns(asking->table, asking->ask.now_ns);
+    memset(state->as.bytes, 0, slots->state_size);
+    algorithm_fill(state->quota, &state->as, add_sat(latest_ns, state->quota->period_ns));
+    return true;
+}
+
 /* Copies one set: every slot valid and whole, or empty. */
 static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
 {
@@ -28,7 +48,7 @@ static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
         seen.pair = cas16_load_stable(seen.at);
         bool is_block = asking->slots->class == CLASS_BLOCKS &&
                         (seen.pair.first & TAG_PENDING) == 0 && seen.pair.first != 0;
-        if (!is_block && !entry_read(asking, &seen, &state))
+        if (!is_block && !read_state(asking, &seen, &state))
             continue;
         *slots_pair(asking->slots, to, way) = seen.pair;
         if (asking->slots->class == CLASS_16)

@@ -59,8 +59,11 @@ struct class_ops {
     /* How much the live state in a slot is worth to keep, and until when: place.h. */
     void (*appraise)(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place);
-    /* Copies the state of a valid slot. False if it is none, or has changed: entry.h. */
-    bool (*copy)(struct asking *asking, const struct seen *seen, struct entry_state *state);
+    /*
+     * Copies the state of a valid slot. False if the slot has changed, or cannot be read: entry.h.
+     * In class 8 a state that has changed is copied as it is now, and *seen is its pair.
+     */
+    bool (*copy)(struct asking *asking, struct seen *seen, struct entry_state *state);
     /* Forgets the state in a slot; false if it is no longer the one that was read. */
     bool (*forget)(struct asking *asking, const struct seen *seen, const struct entry_state *state);
     /* Makes the state in a slot full until an instant. For a sole user of the table. */

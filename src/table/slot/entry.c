@@ -3,8 +3,11 @@
 #include "table/slot/entry.h"
 
 #include "base/wide_int.h"
+#include "table/region/owner.h"
 
 #include <assert.h>
+
+#define READS_MAX 200 /* of a slot that is being changed, before the thread counts as stuck */
 
 struct asking entry_looking(const struct stint_table *table, enum slot_class class, uint64_t now_ns)
 {
@@ -40,7 +43,7 @@ static bool is_valid(const struct asking *asking, const struct entry_state *stat
 }
 
 /* Skips what an opening would repair: a table that is opened read-only is not changed. */
-bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
+bool entry_read(struct asking *asking, struct seen *seen, struct entry_state *state)
 {
     assert(asking_is_valid(asking));
     uint64_t tag_word = seen->pair.first;
@@ -49,6 +52,33 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
     state->quota = entry_quota(asking, tag_word);
     return state->quota != NULL && asking->slots->ops->copy(asking, seen, state) &&
            (!asking->table->region.read_only || is_valid(asking, state));
+}
+
+/* Whether the slot of a key that could not be read is on its way to a state of that key. */
+static bool is_changing(const struct asking *asking, const struct seen *before, struct seen now)
+{
+    assert(before->at == now.at);
+    if (!slots_is_tag(now.pair.first, before->pair.first & TAG_HASH_MASK))
+        return false;
+    if ((now.pair.first & TAG_PENDING) != 0)
+        return slots_is_bound(asking->slots, &now);
+    return !pair_equals(now.pair, before->pair);
+}
+
+bool entry_await(struct asking *asking, struct seen *seen, struct entry_state *state)
+{
+    assert(seen->at != NULL);
+    for (unsigned tries = 0; tries < READS_MAX; tries++) {
+        struct seen now = *seen;
+        if (entry_read(asking, seen, state))
+            return true;
+        now.pair = cas16_load_stable(seen->at);
+        if (!is_changing(asking, seen, now))
+            return false;
+        *seen = now;
+        owner_pause();
+    }
+    return false;
 }
 
 void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,

@@ -29,8 +29,14 @@ uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns);
 struct asking entry_looking(const struct stint_table *table, enum slot_class class,
                             uint64_t now_ns);
 
-/* False if the slot holds no valid state, or changed while it was read. */
-bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state);
+/* False if the slot holds no valid state, or changed while it was read. *seen is what was read. */
+bool entry_read(struct asking *asking, struct seen *seen, struct entry_state *state);
+
+/*
+ * The same for a slot that others may use meanwhile: it is read until that succeeds, or the key has
+ * no state there. False, too, if another thread is stuck in a change of it.
+ */
+bool entry_await(struct asking *asking, struct seen *seen, struct entry_state *state);
 
 /* Writes to *carried what a state under `from` (NULL: nothing) holds, under the asking quota. */
 void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,

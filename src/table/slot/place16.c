@@ -272,7 +272,7 @@ static void appraise(const struct asking *asking, const struct stint_quota *quot
     place_appraise_state(asking, quota, &state, place);
 }
 
-static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
+static bool copy(struct asking *asking, struct seen *seen, struct entry_state *state)
 {
     struct pair held = state->held = cas16_load_stable(seen->state);
     (void)asking;

@@ -89,11 +89,15 @@ static void appraise(const struct asking *asking, const struct stint_quota *quot
     place_appraise_state(asking, quota, &state, place);
 }
 
-static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
+static bool copy(struct asking *asking, struct seen *seen, struct entry_state *state)
 {
+    struct pair now = cas16_load_stable(seen->at);
     (void)asking;
-    state->as.word8 = seen->pair.second;
-    return pair_equals(cas16_load(seen->at), seen->pair);
+    if (now.first != seen->pair.first)
+        return false;
+    seen->pair = now;
+    state->as.word8 = now.second;
+    return true;
 }
 
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)

@@ -103,7 +103,8 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
                 continue;
             if ((seen.pair.first & TAG_PENDING) == 0)
                 return seen;
-            pending = seen;
+            if (pending.at == NULL || slots_is_bound(slots, &seen))
+                pending = seen; /* a bound one is on its way to the key's state */
         }
         if (home->set[1] == home->set[0] && s == 0)
             s++; /* a part of one set */

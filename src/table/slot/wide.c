@@ -516,7 +516,7 @@ static bool displace_stuck(struct asking *asking, const struct seen *seen)
     return !refused || !pair_equals(cas16_load(seen->at), seen->pair);
 }
 
-static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
+static bool copy(struct asking *asking, struct seen *seen, struct entry_state *state)
 {
     struct wide_state *wide = seen->state;
     uint64_t mine;

@@ -3,6 +3,9 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
+#include "table/region/owner.h"
+#include "table/slot/wide.h"
+
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -41,6 +44,12 @@ static uint32_t remaining(struct stint_table *table, const struct stint_quota *q
     const struct stint_item asked = {quota, "key", 3, 0};
     return stint_peek(table, &asked, 1, NOW).remaining;
 }
+
+struct taker {
+    struct stint_table *table;
+    const struct stint_quota *quota;
+    uint32_t is_over;
+};
 
 SETUP
 {
@@ -86,6 +95,69 @@ TEST(test_a_copy_opens_as_the_table_was)
     assert_int_equal(info.states_damaged, 0);
     assert_int_equal(info.quotas, N_SPECS);
     assert_int_equal(info.blocked, 1);
+    stint_table_close(copy);
+}
+
+static void *take_on(void *arg)
+{
+    struct taker *taker = arg;
+    while (__atomic_load_n(&taker->is_over, __ATOMIC_RELAXED) == 0)
+        stint_take(taker->table, taker->quota, "key", 3, 1, NOW);
+    return NULL;
+}
+
+/* A key that others take from while the table is copied is in the copy, in each class of states. */
+TEST(test_a_copy_has_the_keys_in_use)
+{
+    static const char *const unbounded[] = {"gcra 4000000000/1h", "window 390000/1h resolution=12",
+                                            "window 390000/1h", "log 20/1h"};
+    for (size_t i = 0; i < N(unbounded); i++) {
+        struct stint_quota quota = quota_of(unbounded[i]);
+        struct taker taker = {open_table(NULL), &quota, 0};
+        pthread_t thread;
+        stint_take(taker.table, &quota, "key", 3, 10, NOW);
+        assert_int_equal(pthread_create(&thread, NULL, take_on, &taker), 0);
+        for (unsigned round = 0; round < 100; round++) {
+            must_snapshot(taker.table);
+            struct stint_table *copy = open_table(path);
+            const struct stint_item asked = item(&quota, "key", 0);
+            struct stint_decision decision = stint_peek(copy, &asked, 1, NOW);
+            assert_true(decision.remaining <= decision.limit - 10);
+            stint_table_close(copy);
+        }
+        __atomic_store_n(&taker.is_over, 1, __ATOMIC_RELAXED);
+        pthread_join(thread, NULL);
+        stint_table_close(taker.table);
+    }
+}
+
+static struct wide_state *only_wide_state(const struct stint_table *table)
+{
+    const struct slots *wide = &table->slots[CLASS_WIDE];
+    for (uint64_t slot = 0; slot < wide->sets * WAYS; slot++) {
+        uint8_t *set = wide->base + slot / WAYS * wide->set_size;
+        if (slots_pair(wide, set, slot % WAYS)->first != 0)
+            return slots_state(wide, set, slot % WAYS);
+    }
+    fail_msg("no wide state");
+    return NULL;
+}
+
+/* A state whose owner is stuck, and may have written half of it, is full in the copy for a period.
+ */
+TEST(test_a_state_whose_owner_is_stuck_is_copied_full)
+{
+    struct stint_quota quota = quota_of("log 20/1h");
+    struct stint_table *table = open_table(NULL), *copy;
+    stint_take(table, &quota, "key", 3, 5, NOW);
+    only_wide_state(table)->owner = OWNER_HELD | owner_self();
+    must_snapshot(table);
+    only_wide_state(table)->owner = 0;
+    stint_table_close(table);
+    copy = open_table(path);
+    assert_int_equal(remaining(copy, &quota), 0);
+    const struct stint_item asked = item(&quota, "key", 20);
+    assert_int_equal(stint_peek(copy, &asked, 1, NOW + 61 * MINUTE).outcome, STINT_ALLOW);
     stint_table_close(copy);
 }
 
