@@ -245,15 +245,25 @@ static struct ticket_part part_of(struct stint_table *table, const struct ticket
     };
 }
 
+/*
+ * The counter of slots may return, to where a copy of the file or a crash has left it. So the
+ * opening is part of the nonce: a ticket from before that is none of those issued since.
+ */
+static uint64_t nonce_of(const struct stint_table *table, uint64_t first)
+{
+    const uint64_t text[2] = {first, table->region.opening};
+    uint64_t nonce =
+        siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, text, sizeof(text)).lo;
+    return nonce | (nonce == 0);
+}
+
 static struct stint_ticket issue(struct stint_table *table, enum ticket_kind kind,
                                  const struct ticket_entry *entries, size_t n, uint64_t lifetime_ns,
                                  uint64_t now_ns)
 {
     assert(n > 0 && n <= PARTS_MAX);
     uint64_t first = clear_slots(table, n, now_ns);
-    uint64_t nonce =
-        siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &first, sizeof(first)).lo;
-    nonce |= nonce == 0;
+    uint64_t nonce = nonce_of(table, first);
     uint64_t deadline_ns = add_sat(now_ns, life_of(entries, n, lifetime_ns));
     bool charges = false;
     for (size_t i = n; i-- > 0;) {

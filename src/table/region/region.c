@@ -597,6 +597,8 @@ int region_open(struct region *region, const struct stint_table_options *options
     if (!SYSTEM_IS_LINUX && region->memory != STINT_MEMORY_HEAP)
         return err_set(error, STINT_E_MISMATCH,
                        "files and shared memory need Linux: a table stays within one process here");
+    if (getentropy(&region->opening, sizeof(region->opening)) != 0)
+        return system_error(error, "get random bytes from", "the system");
     return region->memory == STINT_MEMORY_FILE ? open_file(region, options, error)
                                                : open_memory(region, options, error);
 }

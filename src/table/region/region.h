@@ -118,6 +118,7 @@ struct region {
      */
     struct region_fixed fixed;
     int64_t epoch_ns; /* a copy of the header's */
+    uint64_t opening; /* random: unlike that of any other opening */
     size_t map_size;
     int fd;      /* -1 for memory without a file */
     long opener; /* process that opened it; a forked one shares the locks of its file */

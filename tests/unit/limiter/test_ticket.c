@@ -332,6 +332,23 @@ TEST(test_tickets_outlive_a_reopening)
     assert_int_equal(used(&fixture->fixed, "a", NOW), 0);
 }
 
+/* A copy of the file goes on to issue tickets where the table did: they are others. */
+TEST(test_a_restored_table_issues_other_tickets)
+{
+    char copy[80];
+    snprintf(copy, sizeof(copy), "%s-copy", path);
+    assert_int_equal(stint_table_snapshot(fixture->table, copy, NULL), 0);
+    struct stint_ticket lost = reserve(&fixture->fixed, "a", NOW);
+    stint_table_close(fixture->table);
+    assert_int_equal(rename(copy, path), 0);
+    fixture->table = open_table(RING);
+    struct stint_ticket ticket = reserve(&fixture->fixed, "b", NOW);
+    assert_int_equal(ticket.slot, lost.slot);
+    assert_gone(lost, NOW);
+    assert_int_equal(used(&fixture->fixed, "b", NOW), 5);
+    assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
+}
+
 /* A reservation over a list gives one ticket, which settles every quota; equal items count double.
  */
 TEST(test_one_ticket_settles_a_list)
