@@ -548,11 +548,11 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * held are carried at their latest possible time. Places that are booked and have not begun count
  * from the change: at their start the new quota may admit units beside them. STINT_E_FULL if the
  * key finds no slot under the new quota: the old state stays. Else the codes of
- * stint_table_accepts().
+ * stint_table_accepts(). While the key is carried, other callers may be denied; if the process is
+ * killed meanwhile, the key is full until its old units are over.
  *
  * Quotas with the same `rule` need no call: the next grant carries the state, also while callers
- * use both at once. Where their states differ in size, a caller may be denied while another carries
- * the key; if that one is killed meanwhile, the key is full until its old units are over.
+ * use both at once. Where their states differ in size, the same holds for others meanwhile.
  *
  * A caller whose clock is behind, by skew_max at most, may gain units that were over at the change.
  */

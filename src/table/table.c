@@ -290,16 +290,16 @@ void table_forget(struct stint_table *table, const struct stint_quota *quota, st
  * known then, and the mark stays. A caller that could move the mark to the future could make states
  * of others expire.
  */
-static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
-                        struct hash128 hash, const struct held_run *runs, size_t n_runs,
-                        uint64_t now_ns)
+static bool charge_runs(const struct rule_move *move, const struct stint_quota *to,
+                        struct hash128 hash)
 {
-    assert(n_runs <= HELD_RUNS_MAX);
-    uint64_t mark_ns = table_mark(table), latest_ns = max_u64(now_ns, mark_ns);
+    assert(move->n_runs <= HELD_RUNS_MAX);
+    struct stint_table *table = move->from.table;
+    uint64_t mark_ns = table_mark(table), latest_ns = max_u64(move->from.ask.now_ns, mark_ns);
     uint64_t earliest_ns = sub_floor(mark_ns, table->region.fixed.skew_max_ns);
-    for (size_t i = 0; i < n_runs; i++) {
+    for (size_t i = 0; i < move->n_runs; i++) {
         struct asking asking = {.undo = NULL};
-        struct stint_ask ask = algorithm_carry_ask(to, &runs[i]);
+        struct stint_ask ask = algorithm_carry_ask(to, &move->runs[i]);
         if (!start(&asking, table, to, hash))
             return false;
         ask.now_ns = min_u64(ask.now_ns, latest_ns);
@@ -309,39 +309,50 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
     return true;
 }
 
-static enum carry carry_from_class(struct asking *asking, const struct stint_quota *to,
-                                   struct hash128 to_hash)
+/* Freezes the key's slot in a class; NONE and REFUSED: there is nothing to carry, or it stays. */
+static enum carry pick_up(struct rule_move *move)
 {
+    struct asking *asking = &move->from;
     assert(asking_is_valid(asking));
     struct stint_table *table = asking->table;
     uint64_t now_ns = asking->ask.now_ns;
-    struct held_run runs[HELD_RUNS_MAX];
-    struct entry_state state;
     for (;;) {
-        struct seen seen = slots_find(asking->slots, &asking->home);
-        bool pending = (seen.pair.first & TAG_PENDING) != 0;
-        if (seen.at != NULL && pending && slots_is_bound(asking->slots, &seen)) {
-            if (!rule_waits(asking, &seen))
+        move->valid = slots_find(asking->slots, &asking->home);
+        bool pending = (move->valid.pair.first & TAG_PENDING) != 0;
+        if (move->valid.at != NULL && pending && slots_is_bound(asking->slots, &move->valid)) {
+            if (!rule_waits(asking, &move->valid))
                 return CARRY_REFUSED;
             continue;
         }
-        if (seen.at == NULL || pending)
+        if (move->valid.at == NULL || pending)
             return asking->slots->class == CLASS_WIDE &&
                            table_blocked_until(table, asking->hash) > now_ns
                        ? CARRY_REFUSED /* it was left to a stuck owner */
                        : CARRY_NONE;
-        if (!entry_read(asking, &seen, &state)) {
-            if (!entry_get_past(asking, &seen))
+        if (!entry_read(asking, &move->valid, &move->state)) {
+            if (!entry_get_past(asking, &move->valid))
                 return CARRY_REFUSED;
             continue;
         }
-        size_t n_runs =
-            algorithm_held(state.quota, &state.as, now_ns, table_latest_ns(table, now_ns), runs);
-        if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
-            return CARRY_REFUSED;
-        if (asking->slots->ops->forget(asking, &seen, &state))
+        move->n_runs = algorithm_held(move->state.quota, &move->state.as, now_ns,
+                                      table_latest_ns(table, now_ns), move->runs);
+        if (rule_freeze(move))
             return CARRY_DONE;
     }
+}
+
+static enum carry carry_from_class(struct rule_move *move, const struct stint_quota *to,
+                                   struct hash128 to_hash)
+{
+    enum carry carried = pick_up(move);
+    if (carried != CARRY_DONE)
+        return carried;
+    if (!charge_runs(move, to, to_hash)) {
+        rule_put_back(move);
+        return CARRY_REFUSED;
+    }
+    rule_arrived(move);
+    return CARRY_DONE;
 }
 
 enum carry table_carry(struct stint_table *table, const struct stint_quota *from,
@@ -353,10 +364,11 @@ enum carry table_carry(struct stint_table *table, const struct stint_quota *from
     if (from_hash.lo == to_hash.lo && from_hash.hi == to_hash.hi)
         return CARRY_NONE; /* the next charge does it */
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
-        struct asking asking = {.ask = {.now_ns = now_ns}};
-        if (!may_fall_back(from, class) || !look_in_class(&asking, table, class, from_hash))
+        struct rule_move move;
+        move.from = (struct asking){.ask = {.now_ns = now_ns}};
+        if (!may_fall_back(from, class) || !look_in_class(&move.from, table, class, from_hash))
             continue;
-        enum carry carried = carry_from_class(&asking, to, to_hash);
+        enum carry carried = carry_from_class(&move, to, to_hash);
         worst = carried > worst ? carried : worst;
     }
     return worst;

@@ -87,9 +87,9 @@ enum carry {
 };
 
 /*
- * Charges what a key's state still holds to its state under `to`, then forgets it: in that order,
- * so that others may briefly see units twice, never missing. Within one rule the next charge does
- * all this itself.
+ * Freezes a key's state (slot/rule.h), charges what it still holds to the key's state under `to`,
+ * and forgets it. Others wait meanwhile, or are denied, and see no unit twice or missing. Within
+ * one rule the next charge does all this itself.
  */
 enum carry table_carry(struct stint_table *table, const struct stint_quota *from,
                        struct hash128 from_hash, const struct stint_quota *to,

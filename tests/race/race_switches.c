@@ -24,8 +24,9 @@
 
 /*
  * What a task asks, letter by letter: 0 1 2 take a unit under that quota, a b c peek under it, f
- * finds the state under 0, l takes one of two keys each, o one of the other key, t one with a
- * ticket and gives it back. > is an hour later, from then on, + ten hours, < a nanosecond earlier.
+ * finds the state under 0, s carries it from 0 to 1, l takes one of two keys each, o one of the
+ * other key, t one with a ticket and gives it back. > is an hour later, from then on, + ten hours,
+ * < a nanosecond earlier.
  */
 struct play {
     const char *name;
@@ -38,9 +39,9 @@ struct play {
 /*
  * A task is killed, too, at any point; other keys have all places of blocks; other keys have all
  * places of states but two, of which the one that is chosen first comes behind the other, or but
- * one.
+ * one; the quotas are not of one rule.
  */
-enum { KILLS = 1, BLOCKED = 2, TWO_PLACES = 4, ONE_PLACE = 8 };
+enum { KILLS = 1, BLOCKED = 2, TWO_PLACES = 4, ONE_PLACE = 8, APART = 16 };
 
 /* Another caller may have been ahead, and with it the state: then that is the time of the grant. */
 struct grant {
@@ -116,6 +117,8 @@ static void ask(struct stint_table *table, char letter, uint64_t now_ns)
     if (letter >= 'a' && letter <= 'c') {
         const struct stint_item item = {&quotas[letter - 'a'], &world.key, sizeof(world.key), 1};
         stint_peek(table, &item, 1, now_ns);
+    } else if (letter == 's') {
+        stint_set_quota(table, &quotas[0], &quotas[1], &world.key, sizeof(world.key), now_ns);
     } else if (letter == 'f') {
         find(table, &quotas[0], now_ns);
     } else if (letter == 'l') {
@@ -229,6 +232,20 @@ static void check_rest(const struct stint_table_info *info)
         fail("granted and free in the end, of the other key", world.n_others);
 }
 
+/* Quotas that are apart have a state each: what callers got is in one of them, once. */
+static void check_carried(const struct stint_table_info *info)
+{
+    uint64_t held = 0;
+    for (unsigned i = 0; i < world.on.n_quotas; i++) {
+        const struct stint_item none = {&world.on.quotas[i], &world.key, sizeof(world.key), 0};
+        struct stint_decision decision = stint_peek(world.on.table, &none, 1, world.latest_ns);
+        held += decision.limit - decision.remaining;
+    }
+    bool exact = search.end.waits < PATIENCE && info->owners_displaced == 0;
+    if (exact ? held != world.n_grants : held < world.n_grants)
+        fail("held of what was granted", held);
+}
+
 static void check(void)
 {
     struct stint_table_info info;
@@ -243,6 +260,10 @@ static void check(void)
         fail("is left frozen in class", (uint64_t)found);
     if (search.end.waits == 0 && world.n_missed > 0)
         fail("not found", world.n_missed);
+    if ((world.play->happens & APART) != 0) {
+        check_carried(&info);
+        return;
+    }
     check_rest(&info);
     found = scheduled_full_quota(&world.on, world.key, limit(), world.latest_ns);
     if (found >= 0)
@@ -369,6 +390,8 @@ static void open_world(const struct play *play)
         world.n_tasks++;
     schedule_boot();
     scheduled_open(&world.on, &options, play->specs);
+    for (unsigned i = 0; i < world.on.n_quotas && (play->happens & APART) != 0; i++)
+        world.on.quotas[i].rule = 0;
     world.key = key_after(0);
     world.other_key = key_after(world.key);
     if (play->happens & BLOCKED)
@@ -448,6 +471,10 @@ static const struct play plays[] = {
     {"8 bytes, found", {WINDOW8, "window 2/1h resolution=10"}, {"0f", "1"}, 3, 0},
     {"16 bytes, found", {WINDOW16, "window 2/1h resolution=20"}, {"0f", "1"}, 3, 0},
     {"wide, found", {LOG, "buckets 2/1h time_slack=10m"}, {"0f", "1"}, 2, 0},
+    {"carried, 8 bytes", {"gcra 4/1h", "window 4/1h resolution=12"}, {"0s", "00"}, 2, APART},
+    {"carried, 16 bytes", {"window 4/1h", "gcra 4/1h"}, {"0s", "00"}, 2, APART},
+    {"carried, wide", {"log 4/1h", "window 4/1h"}, {"0s", "00"}, 2, APART},
+    {"carried to wide", {"window 4/1h", "log 4/1h"}, {"0s", "00"}, 2, APART},
     {"lists, 8 bytes", {WINDOW8}, {"l0", "ll"}, 2, 0},
     {"lists, 16 bytes", {WINDOW16}, {"l0", "ll"}, 2, 0},
     {"lists, 8 bytes, killed", {WINDOW8}, {"l", "l0"}, 1, KILLS},

@@ -64,8 +64,6 @@ struct class_ops {
      * In class 8 a state that has changed is copied as it is now, and *seen is its pair.
      */
     bool (*copy)(struct asking *asking, struct seen *seen, struct entry_state *state);
-    /* Forgets the state in a slot; false if it is no longer the one that was read. */
-    bool (*forget)(struct asking *asking, const struct seen *seen, const struct entry_state *state);
     /* Makes the state in a slot full until an instant. For a sole user of the table. */
     void (*fill)(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                  uint64_t until_ns);

@@ -284,15 +284,6 @@ static bool copy(struct asking *asking, struct seen *seen, struct entry_state *s
     return (held.second & ~STATE_MASK) == state_mark(seen->pair.second);
 }
 
-/* The generation advances without a new key: a charge under way fails, and is repeated. */
-static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
-{
-    if (!freeze_state(seen, state->held, 0))
-        return false;
-    slots_withdraw(asking->slots, seen);
-    return true;
-}
-
 static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                  uint64_t until_ns)
 {
@@ -355,7 +346,6 @@ const struct class_ops place16_ops = {
     .publish = publish,
     .appraise = appraise,
     .copy = copy,
-    .forget = forget,
     .fill = fill,
     .freeze = freeze,
     .put_back = put_back,

@@ -100,12 +100,6 @@ static bool copy(struct asking *asking, struct seen *seen, struct entry_state *s
     return true;
 }
 
-static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
-{
-    (void)state;
-    return slots_withdraw(asking->slots, seen);
-}
-
 /* gcra represents "full" by a debt of one capacity; the others have a fill. */
 static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                  uint64_t until_ns)
@@ -154,7 +148,6 @@ const struct class_ops place8_ops = {
     .publish = publish,
     .appraise = appraise,
     .copy = copy,
-    .forget = forget,
     .fill = fill,
     .freeze = freeze,
     .put_back = put_back,

@@ -200,7 +200,7 @@ bool rule_is_blocked(const struct asking *asking, struct stint_decision *decisio
 /* ---- Moving ---------------------------------------------------------------------------------- */
 
 /* Later than now, so that no two frozen pairs of the key in one slot are equal. */
-static bool freeze(struct rule_move *move)
+bool rule_freeze(struct rule_move *move)
 {
     assert(move->valid.at != NULL && move->from.slots != NULL);
     uint64_t until_ns = max_u64(algorithm_expires_at(move->state.quota, &move->state.as),
@@ -344,7 +344,7 @@ enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, stru
         found = decide_with(asking, move, decision);
     if (found == RULE_DECIDED)
         slots_remove(asking->slots, mine);
-    if (found == RULE_OTHER && !freeze(move))
+    if (found == RULE_OTHER && !rule_freeze(move))
         return RULE_AGAIN;
     if (found != RULE_OTHER)
         move->n_runs = 0;

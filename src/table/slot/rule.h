@@ -61,6 +61,12 @@ enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, stru
 void rule_arrived(const struct rule_move *move);
 void rule_put_back(struct rule_move *move);
 
+/*
+ * Freezes the valid slot of a move whose state was read; false if it has changed since. Report the
+ * outcome, as after OTHER.
+ */
+bool rule_freeze(struct rule_move *move);
+
 /* The key's slot in its own class is frozen. True if *decision denies; else search again. */
 bool rule_meet(struct asking *asking, const struct seen *frozen, struct stint_decision *decision);
 

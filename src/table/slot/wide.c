@@ -458,18 +458,6 @@ static bool is_unchanged(const struct asking *asking, const struct wide_state *w
     return memcmp(wide->bytes, state->as.bytes, asking->slots->state_size) == 0;
 }
 
-static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
-{
-    uint64_t mine;
-    bool is_same;
-    if (!enter(asking, seen, &mine, &is_same))
-        return false;
-    is_same = is_same && is_unchanged(asking, seen->state, state);
-    if (is_same)
-        clear(asking, seen->state);
-    return give_back(seen, mine) && is_same;
-}
-
 CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
                                 const struct entry_state *state, uint64_t until_ns)
 {
@@ -569,7 +557,6 @@ const struct class_ops wide_ops = {
     .publish = publish,
     .appraise = appraise,
     .copy = copy,
-    .forget = forget,
     .fill = fill,
     .freeze = freeze,
     .put_back = put_back,
