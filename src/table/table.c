@@ -297,7 +297,9 @@ static bool charge_runs(const struct rule_move *move, const struct stint_quota *
     struct stint_table *table = move->from.table;
     uint64_t mark_ns = table_mark(table), latest_ns = max_u64(move->from.ask.now_ns, mark_ns);
     uint64_t earliest_ns = sub_floor(mark_ns, table->region.fixed.skew_max_ns);
-    for (size_t i = 0; i < move->n_runs; i++) {
+    /* Under a limit of 0 every unit is denied already, and none is counted. */
+    size_t n_runs = to->limit > 0 ? move->n_runs : 0;
+    for (size_t i = 0; i < n_runs; i++) {
         struct asking asking = {.undo = NULL};
         struct stint_ask ask = algorithm_carry_ask(to, &move->runs[i]);
         if (!start(&asking, table, to, hash))

@@ -277,6 +277,17 @@ def test_set_quota_carries_one_key():
         assert table.take(new, b"key", 3).outcome == "allow"
 
 
+@pytest.mark.parametrize("spec", ["gcra 5/10s", "window 5/10s", "log 5/10s"])
+def test_set_quota_to_a_limit_of_zero_carries_nothing(spec):
+    """A quota that allows nothing counts nothing: the old state is forgotten, whatever it held."""
+    old, none = abi.parse(spec), abi.parse(spec.replace(" 5/", " 0/"))
+    with Table(keys_wide=16, wide_size=256) as table:
+        table.at(0).take(old, b"key", 5)
+        assert table.set_quota(old, none, b"key") == K.STINT_OK
+        assert table.take(none, b"key", 1).outcome == "never"
+        assert table.find(old, b"key") is None
+
+
 def test_equal_parameters_are_interned_once_and_a_full_table_of_quotas_is_an_error():
     with Table(quotas=4) as table:
         for _ in range(10):
