@@ -53,12 +53,12 @@ __attribute__((noinline)) int stint_table_open(struct stint_table **table,
         return code;
     }
     code = start_table(made, options, error);
-    region_settle(&made->region);
     if (code != 0) {
         region_close(&made->region);
         free(made);
         return code;
     }
+    region_settle(&made->region);
     made->counters = counter_quota();
     assert(table_is_valid(made));
     *table = made;

@@ -528,7 +528,6 @@ static int enter(struct region *region, const char *path, struct stint_error *er
     }
     if (lock_byte(region->fd, F_RDLCK, LOCK_USERS, false) != 0)
         return system_error(error, "lock", path);
-    header->clean = 0;
     return 0;
 }
 
@@ -609,6 +608,8 @@ void region_settle(struct region *region)
     if (region->fd < 0 || region->read_only)
         return;
     region->header->boot_id = clock_boot_id();
+    region->header->clean = 0;
+    region->is_settled = true;
     lock_byte(region->fd, F_UNLCK, LOCK_FRONTEND, false);
 }
 
@@ -674,7 +675,7 @@ static void leave(struct region *region)
 void region_close(struct region *region)
 {
     assert(region_is_valid(region));
-    if (region->fd >= 0 && !region->read_only && region->opener == (long)getpid())
+    if (region->is_settled && region->opener == (long)getpid())
         leave(region);
     munmap(region->header, region->map_size);
     if (region->fd >= 0)

@@ -124,6 +124,8 @@ struct region {
     long opener; /* process that opened it; a forked one shares the locks of its file */
     bool huge_pages, made, read_only;
     bool alone;       /* no other process had it open */
+    bool is_settled;  /* a file whose states are repaired; until then it is as the last boot left it
+                       */
     bool after_crash; /* a reboot passed without a clean close */
     uint8_t memory;
 };

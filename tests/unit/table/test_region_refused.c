@@ -100,6 +100,32 @@ TEST(a_private_page_without_the_system)
     assert_string_equal(error.message, "cannot map a page that fork wipes: Input/output error");
 }
 
+/* What the last boot left in the file is still there for the next that opens it. */
+TEST(a_table_that_could_not_start_leaves_its_file_as_it_was)
+{
+    const struct stint_table_options options = small_file(STINT_CLOCK_REAL);
+    stint_table_close(must_open_table(&options));
+    for (int clean = 0; clean < 2; clean++) {
+        struct region_header before = read_header(), after;
+        struct stint_table *table;
+        struct stint_table_info info;
+        before.boot_id ^= 2;
+        before.clean = (uint64_t)clean;
+        write_header(&before);
+        refuse(CALL_MMAP, 1); /* the region is mapped, the page of the process is not */
+        int code = stint_table_open(&table, &options, NULL);
+        assert_true(refused());
+        assert_int_equal(code, STINT_E_SYSTEM);
+        after = read_header();
+        assert_int_equal(after.boot_id, before.boot_id);
+        assert_int_equal(after.clean, before.clean);
+        table = must_open_table(&options);
+        stint_table_info(table, stint_now(table), &info);
+        assert_int_equal(info.filled, !clean);
+        stint_table_close(table);
+    }
+}
+
 /* Else its states would be given to others while it works on them. */
 TEST(a_process_that_cannot_be_seen_has_not_ended)
 {

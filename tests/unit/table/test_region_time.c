@@ -103,10 +103,8 @@ TEST(test_a_restart_does_not_ask_the_wall_clock)
         region = open_real();
         region.header->heartbeat_wall_ns += sign * (int64_t)DAY;
         region.header->clean = 0;
-        int user = region.fd;
-        region.fd = -1; /* as kill -9 would leave it: not closed by its user, but by the system */
+        region.is_settled = false; /* as kill -9 would leave it: closed by the system alone */
         region_close(&region);
-        close(user);
         region = open_real();
         assert_false(region.after_crash);
         assert_int_equal(region.header->clock_offset_ns, offset_ns);
@@ -214,6 +212,23 @@ TEST(test_a_crash_is_seen_until_it_is_settled)
     assert_int_equal(exit_code_of(child), 0);
     region = open_real();
     assert_true(region.after_crash);
+    region_close(&region);
+}
+
+/* Nor does it make a crash of a clean boot. */
+TEST(test_a_clean_boot_is_clean_until_it_is_settled)
+{
+    struct region region = open_real();
+    boot(&region, true, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        region = enter(STINT_CLOCK_REAL);
+        _exit(region.after_crash ? 1 : 0);
+    }
+    assert_int_equal(exit_code_of(child), 0);
+    region = open_real();
+    assert_false(region.after_crash);
+    assert_int_equal(region.header->clean, 0);
     region_close(&region);
 }
 
