@@ -666,8 +666,9 @@ STINT_API int stint_find(const struct stint_table *table, const struct stint_quo
 
 /*
  * Writes a copy of the table, each state consistent in itself, to a file that stint_table_open()
- * accepts. The file appears whole or not at all. STINT_E_SYSTEM if it cannot be written,
- * STINT_E_SYNTAX for a path that is too long, STINT_E_MISMATCH for the file of this table.
+ * accepts. The file appears whole, with space on its disk for all keys, or not at all.
+ * STINT_E_SYSTEM if it cannot be written, STINT_E_SYNTAX for a path that is too long,
+ * STINT_E_MISMATCH for the file of this table.
  */
 STINT_API int stint_table_snapshot(const struct stint_table *table, const char *path,
                                    struct stint_error *error);

@@ -341,10 +341,20 @@ void region_unmap_pages(const struct region *region, uint64_t from, uint64_t to)
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
+/* A hole would be found by a write to the map, which ends the process on a full disk. */
+static int allocate(int fd, const char *path, uint64_t bytes, struct stint_error *error)
+{
+    int refused = posix_fallocate(fd, 0, (off_t)bytes);
+    return refused == 0
+               ? 0
+               : err_set(error, STINT_E_SYSTEM, "no space for %llu bytes at %s: %s",
+                         (unsigned long long)bytes, err_path(path).text, strerror(refused));
+}
+
+int region_create_beside(const char *path, uint64_t bytes, char making[REGION_PATH_SPACE],
                          struct stint_error *error)
 {
-    assert(path != NULL);
+    assert(path != NULL && bytes > 0);
     for (unsigned number = 0; number < MAKING_MAX; number++) {
         int length =
             snprintf(making, REGION_PATH_SPACE, "%s.%ld.%u.making", path, (long)getpid(), number);
@@ -352,8 +362,14 @@ int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
             return err_set(error, STINT_E_SYNTAX, "the path is longer than %d bytes",
                            REGION_PATH_SPACE - 32);
         int fd = open(making, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd >= 0)
-            return fd;
+        if (fd >= 0) {
+            int code = allocate(fd, path, bytes, error);
+            if (code == 0)
+                return fd;
+            close(fd);
+            unlink(making);
+            return code;
+        }
         if (errno != EEXIST)
             break;
     }
@@ -384,14 +400,10 @@ static int make_file(const char *path, const struct stint_table_options *options
     code = format(&header, &fixed, options, error);
     if (code != 0)
         return code;
-    int fd = region_create_beside(path, making, error);
+    int fd = region_create_beside(path, fixed.bytes, making, error);
     if (fd < 0)
         return fd;
-    int refused = posix_fallocate(fd, 0, (off_t)fixed.bytes);
-    if (refused != 0)
-        code = err_set(error, STINT_E_SYSTEM, "no room for %llu bytes at %s: %s",
-                       (unsigned long long)fixed.bytes, err_path(path).text, strerror(refused));
-    else if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) || fsync(fd) != 0)
+    if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) || fsync(fd) != 0)
         code = system_error(error, "write", making);
     else if (link(making, path) == 0)
         *made = true;

@@ -148,12 +148,12 @@ void region_settle(struct region *region);
 void region_close(struct region *region);
 
 /*
- * Creates a new file beside the path that it will replace, under a name that no other process and
- * no other thread uses; files left behind by killed processes do not matter. Returns its
- * descriptor, or a negative code.
+ * Creates a new file of `bytes` zeros, all of them allocated, beside the path that it will replace,
+ * under a name that no other process and no other thread uses; files left behind by killed
+ * processes do not matter. Returns its descriptor, or a negative code.
  */
 #define REGION_PATH_SPACE 4096
-int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
+int region_create_beside(const char *path, uint64_t bytes, char making[REGION_PATH_SPACE],
                          struct stint_error *error);
 
 /* Whether a path leads to the file of the region. */

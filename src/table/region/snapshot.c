@@ -170,7 +170,7 @@ static int write_whole(const struct stint_table *table, FILE *file)
     for (int class = 0; code == 0 && class < CLASSES; class ++)
         code = write_class(table, (enum slot_class) class, now_ns, file);
     if (code != 0 || write_part(table, &quotas, file) != 0 || write_header(table, file) != 0 ||
-        fflush(file) != 0 || ftruncate(fileno(file), (off_t)fixed->bytes) != 0)
+        fflush(file) != 0)
         return -1;
     return fsync(fileno(file));
 }
@@ -197,7 +197,7 @@ int stint_table_snapshot(const struct stint_table *table, const char *path,
         return err_set(error, STINT_E_MISMATCH,
                        "%s is the file of this table; copy it to another path",
                        err_path(path).text);
-    int fd = region_create_beside(path, making, error);
+    int fd = region_create_beside(path, table->region.fixed.bytes, making, error);
     if (fd < 0)
         return fd;
     int code = table_write(table, fd);

@@ -7,6 +7,8 @@
 #include "table/slot/wide.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define NOW (1000 * MINUTE)
@@ -117,7 +119,7 @@ TEST(test_a_copy_has_the_keys_in_use)
         pthread_t thread;
         stint_take(taker.table, &quota, "key", 3, 10, NOW);
         assert_int_equal(pthread_create(&thread, NULL, take_on, &taker), 0);
-        for (unsigned round = 0; round < 100; round++) {
+        for (unsigned round = 0; round < 30; round++) {
             must_snapshot(taker.table);
             struct stint_table *copy = open_table(path);
             const struct stint_item asked = item(&quota, "key", 0);
@@ -187,6 +189,32 @@ TEST(test_a_copy_is_put_in_place_whole)
     assert_int_equal(code, STINT_E_SYSTEM);
     assert_int_equal(count_files(), 1);
     stint_table_close(table);
+}
+
+/* A copy has space on its disk for all keys, also where the table has used a part of its slots. */
+TEST(test_a_copy_is_allocated_in_full)
+{
+    const struct stint_table_options options = {.keys = 1000000, .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table *table = must_open_table(&options);
+    struct stat status;
+    must_snapshot(table);
+    stint_table_close(table);
+    assert_int_equal(stat(path, &status), 0);
+    assert_true(status.st_blocks * 512 >= status.st_size);
+}
+
+/* A copy that finds no space is refused, and no part of it is left under any name. */
+TEST(test_a_copy_without_space_leaves_nothing)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {.rlim_cur = 8192, .rlim_max = 8192};
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        _exit(stint_table_snapshot(open_table(NULL), path, NULL) == STINT_E_SYSTEM ? 0 : 1);
+    }
+    assert_int_equal(exit_code_of(child), 0);
+    assert_int_equal(count_files(), 0);
 }
 
 /* A copy never takes the place of the file that the table is in, whatever its path is called. */
