@@ -741,8 +741,8 @@ struct stint_pool_options {
 /* Borrowed during the call: the pool keeps copies. */
 struct stint_pool_key {
     const char *name;                 /* printable, without blanks */
-    const struct stint_quota *quotas; /* all or nothing; not concurrency. In a full table a key is
-                                         denied, whatever when_full is */
+    const struct stint_quota *quotas; /* all or nothing; not concurrency, no count_denied. In a
+                                         full table a key is denied, whatever when_full is */
     size_t n_quotas;                  /* 1 … STINT_POOL_QUOTAS_MAX */
     uint32_t weight; /* 0 = 1, at most STINT_POOL_WEIGHT_MAX. round_robin: turns in a round;
                         least_used: a key of weight 2 counts as half as much used */

@@ -316,6 +316,19 @@ void stint_pool_close(struct stint_pool *pool)
 
 /* ---- Adding and removing --------------------------------------------------------------------- */
 
+int pool_check_quota(const struct stint_quota *quota, struct stint_error *error)
+{
+    if (quota->algorithm == STINT_CONCURRENCY)
+        return err_set(error, STINT_E_MISMATCH,
+                       "concurrency is not for the keys of a pool: a place needs a ticket, which "
+                       "`reserve` gives");
+    if (quota->count_denied)
+        return err_set(error, STINT_E_MISMATCH,
+                       "count_denied is not for the keys of a pool: a request passes over a key "
+                       "without units, and is not refused");
+    return 0;
+}
+
 /* Keys of a pool are few and configured: none is evicted for another key. */
 static int own_quota(struct stint_pool *pool, const struct stint_quota *quota,
                      struct stint_quota *own, struct stint_error *error)
@@ -323,13 +336,12 @@ static int own_quota(struct stint_pool *pool, const struct stint_quota *quota,
     assert(own != quota);
     if (quota->derived.checked != 1)
         return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
-    if (quota->algorithm == STINT_CONCURRENCY)
-        return err_set(error, STINT_E_MISMATCH,
-                       "concurrency is not for the keys of a pool: who holds a place needs a "
-                       "ticket, see stint_reserve()");
+    int code = pool_check_quota(quota, error);
+    if (code != 0)
+        return code;
     *own = *quota;
     own->when_full = STINT_FULL_INHERIT;
-    int code = stint_quota_check(own, error);
+    code = stint_quota_check(own, error);
     return code != 0 ? code : stint_table_accepts(pool->table, own, error);
 }
 

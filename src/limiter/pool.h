@@ -83,6 +83,9 @@ void pool_unlock_shared(struct stint_pool *pool);
 int pool_check_new(struct stint_table *table, const struct stint_pool_options *options,
                    uint32_t *n_new, struct stint_error *error);
 
+/* Refuses quotas that no key of a pool can have, of a table or of a store. */
+int pool_check_quota(const struct stint_quota *quota, struct stint_error *error);
+
 /* NULL, with an error, if there is none of this name. */
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error);
 /*

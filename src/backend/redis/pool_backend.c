@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
+#include "limiter/pool.h"
 #include "rules/arena.h"
 
 #include <assert.h>
@@ -104,9 +105,9 @@ static int check_key(const struct stint_pool_key *key, struct stint_error *error
     assert(key->n_quotas >= 1 && key->n_quotas <= STINT_POOL_QUOTAS_MAX &&
            key->weight <= STINT_POOL_WEIGHT_MAX);
     for (size_t i = 0; i < key->n_quotas; i++) {
-        if (key->quotas[i].algorithm == STINT_CONCURRENCY)
-            return err_set(error, STINT_E_MISMATCH, "concurrency is not for the keys of a pool");
-        int code = script_accepts(&key->quotas[i], error);
+        int code = pool_check_quota(&key->quotas[i], error);
+        if (code == 0)
+            code = script_accepts(&key->quotas[i], error);
         if (code != 0)
             return code;
     }

@@ -46,10 +46,10 @@ static int check_key(struct parsed_key *key, struct stint_table *table, struct s
     assert(key->key.n_quotas <= STINT_POOL_QUOTAS_MAX);
     for (size_t i = 0; i < key->key.n_quotas; i++) {
         struct stint_quota *quota = &key->quotas[i];
-        if (quota->algorithm == STINT_CONCURRENCY)
-            return err_set(error, STINT_E_MISMATCH, "concurrency is not for the keys of a pool");
+        int code = pool_check_quota(quota, error);
         quota->when_full = STINT_FULL_INHERIT;
-        int code = stint_quota_check(quota, error);
+        if (code == 0)
+            code = stint_quota_check(quota, error);
         if (code == 0 && table != NULL)
             code = stint_table_accepts(table, quota, error);
         if (code != 0)

@@ -268,6 +268,7 @@ TEST(test_a_quota_that_no_key_can_have_is_no_conflict)
 {
     static const char *const wrong[][2] = {
         {"\"concurrency 5 lease=1m\"", "concurrency is not for the keys of a pool"},
+        {"\"gcra 5/1m count_denied=true\"", "count_denied is not for the keys of a pool"},
         {"\"1/1m\",\"1/1m\"", "quotas 1 and 2 of key k are the same"},
         {"\"log 1/1m burst=2\"", "expected an option of log"},
     };

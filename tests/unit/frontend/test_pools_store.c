@@ -317,7 +317,9 @@ TEST(keys_come_and_go_while_others_wait)
     feed("STINT.POOL ADD p z QUOTA 1/1s\r\n");
     assert_string_equal(sent(), "-CONFLICT key z is in the pool already\r\n");
     feed("STINT.POOL ADD p w QUOTA \"concurrency 5 lease=1m\"\r\n");
-    assert_string_equal(sent(), "-ERR concurrency is not for the keys of a pool\r\n");
+    assert_string_equal(sent(),
+                        "-ERR concurrency is not for the keys of a pool: a place needs a ticket, "
+                        "which `reserve` gives\r\n");
     feed("STINT.POOL REMOVE p y\r\n");
     assert_int_equal(fake.asked.verb, BACKEND_POOL_LET_IN);
     let(BACKEND_DECIDED);

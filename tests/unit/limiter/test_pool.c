@@ -217,6 +217,7 @@ TEST(test_bad_keys_are_refused)
     struct stint_quota quota = quota_of("log 2/1m"), held = quota_of("concurrency 2 lease=1m");
     struct stint_quota twice[5] = {quota, quota, quota, quota, quota}, raw = {.limit = 1};
     struct stint_quota wide = quota_of("log 1000/1m"), starts = quota_of("gcra 5/1m initial=2");
+    struct stint_quota counts = quota_of("gcra 5/1m count_denied=true");
     char long_name[STINT_POOL_NAME_MAX + 2];
     struct looking looking = {.name = NULL};
     memset(long_name, 'x', sizeof(long_name));
@@ -238,6 +239,7 @@ TEST(test_bad_keys_are_refused)
         {{.name = "b", .quotas = twice, .n_quotas = 5}, STINT_E_RANGE, "1 to 4"},
         {{.name = "b", .quotas = twice, .n_quotas = 2}, STINT_E_MISMATCH, "the same"},
         {{.name = "b", .quotas = &held, .n_quotas = 1}, STINT_E_MISMATCH, "concurrency"},
+        {{.name = "b", .quotas = &counts, .n_quotas = 1}, STINT_E_MISMATCH, "count_denied"},
         {{.name = "b", .quotas = &raw, .n_quotas = 1}, STINT_E_MISMATCH, "not checked"},
         {{.name = "b", .quotas = &wide, .n_quotas = 1}, STINT_E_MISMATCH, "bytes"},
         {{.name = "b", .quotas = &starts, .n_quotas = 1}, STINT_E_MISMATCH, "initial"},
