@@ -166,10 +166,11 @@ struct stint_decision list_ask(struct list *list, uint8_t verb, uint64_t at_ns)
     return sum;
 }
 
-/* Gives back what a part of a refused request was charged. */
-static void take_back(const struct list *list, struct list_part *part, uint32_t units)
+/* Gives back what a part of a refused request was charged; a booking was charged at its start. */
+static void take_back(const struct list *list, struct list_part *part, uint32_t units, uint8_t verb)
 {
     assert(part->quota != NULL);
+    uint64_t start_ns = add_sat(list->now_ns, part->decision.retry_after_ns);
     uint32_t returned = 0;
     if (part->holder != 0)
         table_holder(list->table, part->quota, part->hash, list->now_ns, &part->holder, &returned);
@@ -177,20 +178,20 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
         return;
     else {
         struct stint_ask ask = {.now_ns = list->now_ns,
-                                .at_ns = part->undo.entered_ns,
+                                .at_ns = verb == STINT_UNBOOK ? start_ns : part->undo.entered_ns,
                                 .cost = units,
-                                .verb = STINT_REFUND};
+                                .verb = verb};
         returned = ask_table(list, part, &ask, NULL, NULL).granted;
     }
     if (returned < units)
         table_count(&table_counters(list->table)->undo_kept_units, units - returned);
 }
 
-void list_take_back(struct list *list, size_t n)
+void list_take_back(struct list *list, size_t n, uint8_t verb)
 {
     assert(n <= list->n_parts);
     while (n-- > 0)
-        take_back(list, &list->parts[n], list->parts[n].cost);
+        take_back(list, &list->parts[n], list->parts[n].cost, verb);
 }
 
 /* What each part's take would decide, and its swap; false if that is unknown, or one refuses. */
@@ -230,7 +231,7 @@ static bool charge_all(struct list *list, uint32_t each, bool is_planned)
             continue;
         while (i-- > 0)
             take_back(list, &list->parts[i],
-                      each > 0 ? each * list->parts[i].times : list->parts[i].cost);
+                      each > 0 ? each * list->parts[i].times : list->parts[i].cost, STINT_REFUND);
         return false;
     }
     return true;

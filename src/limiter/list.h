@@ -52,8 +52,8 @@ struct stint_decision list_ask(struct list *list, uint8_t verb, uint64_t at_ns);
 /* The same for one part. */
 struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb, uint64_t at_ns);
 
-/* Gives back what the first n parts were charged, each its own cost. */
-void list_take_back(struct list *list, size_t n);
+/* Gives back what the first n parts were charged, each its own cost; `verb`: REFUND or UNBOOK. */
+void list_take_back(struct list *list, size_t n, uint8_t verb);
 
 /* Whether a has a smaller share of its limit left than b; under a limit of 0 it is none. */
 bool list_has_less(const struct stint_decision *a, const struct stint_decision *b);

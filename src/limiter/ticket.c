@@ -449,14 +449,13 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
     for (size_t i = 0; i < list.n_parts; i++) {
         struct stint_decision decision = list_ask_part(&list, i, STINT_BOOK, max_wait_ns);
         if (decision.outcome != STINT_ALLOW) {
-            list_take_back(&list, i);
+            list_take_back(&list, i, STINT_UNBOOK);
             return list_sum(&list);
         }
         wait_ns = max_u64(wait_ns, decision.retry_after_ns);
     }
     struct stint_decision sum = list_sum(&list);
     sum.retry_after_ns = wait_ns;
-    table_raise_booked(table, add_sat(now_ns, wait_ns));
     struct ticket_entry entries[STINT_ITEMS_MAX];
     for (size_t i = 0; i < list.n_parts; i++) {
         const struct list_part *part = &list.parts[i]; /* charged at its own start */

@@ -138,7 +138,7 @@ static inline uint64_t table_effective_for(struct stint_table *table, uint8_t ve
 /* No booking of the table begins later. */
 static inline uint64_t table_booked_until(const struct stint_table *table)
 {
-    /* relaxed: a refund by the caller that booked comes after the booking. */
+    /* relaxed: a reader of a state with a booking has read what raised this before: ask.h. */
     return __atomic_load_n(&table->region.header->booked_until_ns, __ATOMIC_RELAXED);
 }
 void table_raise_booked(struct stint_table *table, uint64_t start_ns);

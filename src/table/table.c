@@ -204,9 +204,6 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
         asking.quota = &uncounted;
         careful.verb = STINT_TAKE;
     }
-    if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&
-        table_booked_until(table) > effective_ns)
-        careful.verb = ALGORITHM_REFUND_BOOKED;
     decision = decide(&asking, &careful, effective_ns);
     if (undo != NULL)
         undo->entered_ns = max_u64(asking.ask.now_ns, asking.own_ns);

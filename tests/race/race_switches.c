@@ -24,9 +24,9 @@
 
 /*
  * What a task asks, letter by letter: 0 1 2 take a unit under that quota, a b c peek under it, f
- * finds the state under 0, s carries it from 0 to 1, l takes one of two keys each, o one of the
- * other key, t one with a ticket and gives it back. > is an hour later, from then on, + ten hours,
- * < a nanosecond earlier.
+ * finds the state under 0, s carries it from 0 to 1, k books a unit, r gives one back that was used
+ * now, l takes one of two keys each, o one of the other key, t one with a ticket and gives it back.
+ * > is an hour later, from then on, + ten hours, < a nanosecond earlier.
  */
 struct play {
     const char *name;
@@ -103,6 +103,16 @@ static void take_and_cancel(struct stint_table *table, const struct stint_quota 
         stint_cancel(table, ticket, now_ns, NULL);
 }
 
+static void book(struct stint_table *table, const struct stint_quota *quota, uint64_t now_ns)
+{
+    const struct stint_item item = {quota, &world.key, sizeof(world.key), 1};
+    struct stint_ticket ticket;
+    struct stint_decision decision =
+        stint_book(table, &item, 1, 10 * SCHEDULED_HOUR_NS, now_ns, &ticket);
+    if (decision.outcome == STINT_ALLOW)
+        admit(now_ns + decision.retry_after_ns);
+}
+
 static void find(struct stint_table *table, const struct stint_quota *quota, uint64_t now_ns)
 {
     struct stint_entry entry;
@@ -117,6 +127,11 @@ static void ask(struct stint_table *table, char letter, uint64_t now_ns)
     if (letter >= 'a' && letter <= 'c') {
         const struct stint_item item = {&quotas[letter - 'a'], &world.key, sizeof(world.key), 1};
         stint_peek(table, &item, 1, now_ns);
+    } else if (letter == 'k') {
+        book(table, &quotas[0], now_ns);
+    } else if (letter == 'r') {
+        const struct stint_item item = {&quotas[0], &world.key, sizeof(world.key), 1};
+        stint_refund(table, &item, 1, now_ns, now_ns);
     } else if (letter == 's') {
         stint_set_quota(table, &quotas[0], &quotas[1], &world.key, sizeof(world.key), now_ns);
     } else if (letter == 'f') {
@@ -246,6 +261,16 @@ static void check_carried(const struct stint_table_info *info)
         fail("held of what was granted", held);
 }
 
+/* Places that have not begun are an interval apart: no refund has moved one. */
+static void check_places(void)
+{
+    for (unsigned i = 0; i < world.n_grants; i++)
+        for (unsigned j = 0; j < i; j++)
+            if (world.grants[i].now_ns > BEGIN_NS &&
+                world.grants[i].now_ns == world.grants[j].now_ns)
+                fail("places begin at once", 2);
+}
+
 static void check(void)
 {
     struct stint_table_info info;
@@ -260,6 +285,10 @@ static void check(void)
         fail("is left frozen in class", (uint64_t)found);
     if (search.end.waits == 0 && world.n_missed > 0)
         fail("not found", world.n_missed);
+    if (count("k") > 0) {
+        check_places();
+        return;
+    }
     if ((world.play->happens & APART) != 0) {
         check_carried(&info);
         return;
@@ -475,6 +504,8 @@ static const struct play plays[] = {
     {"carried, 16 bytes", {"window 4/1h", "gcra 4/1h"}, {"0s", "00"}, 2, APART},
     {"carried, wide", {"log 4/1h", "window 4/1h"}, {"0s", "00"}, 2, APART},
     {"carried to wide", {"window 4/1h", "log 4/1h"}, {"0s", "00"}, 2, APART},
+    {"booked", {"gcra 1/1h"}, {"kk", "rk"}, 3, 0},
+    {"booked under a rule", {"gcra 1/1h", "window 1/1h"}, {"kk", "rk"}, 2, 0},
     {"lists, 8 bytes", {WINDOW8}, {"l0", "ll"}, 2, 0},
     {"lists, 16 bytes", {WINDOW16}, {"l0", "ll"}, 2, 0},
     {"lists, 8 bytes, killed", {WINDOW8}, {"l", "l0"}, 1, KILLS},

@@ -67,6 +67,19 @@ static bool ask_new_key(struct asking *asking, struct stint_decision *decision)
     return true;
 }
 
+struct stint_decision ask_state(const struct asking *asking, void *state)
+{
+    struct stint_ask ask = asking->ask;
+    if (asking->quota->algorithm == STINT_GCRA && ask.verb == STINT_REFUND &&
+        table_booked_until(asking->table) > ask.now_ns)
+        ask.verb = ALGORITHM_REFUND_BOOKED;
+    struct stint_decision decision = algorithm_ask(asking->quota, state, &ask);
+    decision.stored = 1;
+    if (ask.verb == STINT_BOOK && decision.outcome == STINT_ALLOW)
+        table_raise_booked(asking->table, add_sat(ask.now_ns, decision.retry_after_ns));
+    return decision;
+}
+
 __attribute__((noinline)) bool ask_arriving(struct asking *asking, const struct seen *seen,
                                             bool (*land)(const struct asking *asking,
                                                          const struct seen *seen,
@@ -83,8 +96,7 @@ __attribute__((noinline)) bool ask_arriving(struct asking *asking, const struct 
     struct word16 before = {0, 0}, after; /* a state of 8 bytes is in the first word */
     algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
     after = before;
-    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
-    decision->stored = 1;
+    *decision = ask_state(asking, &after);
     if (found == RULE_ALONE)
         return word16_equals(after, before) || land(asking, seen, before, after);
     if (!land(asking, seen, before, after)) {

@@ -70,8 +70,7 @@ static bool ask(struct asking *asking, struct seen *seen, struct stint_decision 
     if (pending && asking->rule != 0)
         return ask_arriving(asking, seen, land, decision);
     uint64_t state = read_state(asking, seen->pair), before = state;
-    *decision = algorithm_ask(asking->quota, &state, &asking->ask);
-    decision->stored = 1;
+    *decision = ask_state(asking, &state);
     if (state == before) /* nothing to swap confirms that the two halves match: read again */
         return pair_equals(cas16_load(seen->at), seen->pair);
     if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||

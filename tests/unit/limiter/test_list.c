@@ -391,7 +391,7 @@ TEST(test_undo_is_bit_identical)
         assert_true(list_init(&list, fixture->table, &asked, 1, later_ns));
         assert_int_equal(list_ask_part(&list, 0, STINT_TAKE, 0).outcome, STINT_ALLOW);
         assert_int_equal(remaining_at(fixture->table, &quotas[i], later_ns), before - 5);
-        list_take_back(&list, 1);
+        list_take_back(&list, 1, STINT_REFUND);
         assert_int_equal(remaining_at(fixture->table, &quotas[i], later_ns), before);
         if (stint_state_size(&quotas[i]) <= 16)
             assert_bits_and_free(fixture->table, bits);
@@ -418,7 +418,7 @@ TEST(test_undo_after_another_gives_back_and_counts)
         assert_true(list_init(&list, fixture->table, &asked, 1, now_ns));
         assert_int_equal(list_ask_part(&list, 0, STINT_TAKE, 0).outcome, STINT_ALLOW);
         assert_int_equal(stint_take_all(fixture->table, &others, 1, later_ns).outcome, STINT_ALLOW);
-        list_take_back(&list, 1);
+        list_take_back(&list, 1, STINT_REFUND);
         assert_int_equal(remaining_at(fixture->table, &quotas[i], later_ns), 19);
         stint_table_info(fixture->table, later_ns, &info);
         assert_int_equal(info.undo_kept_units - kept, quotas[i].algorithm == STINT_GCRA ? 2 : 0);
@@ -437,7 +437,7 @@ TEST(test_undo_names_the_time_of_the_charge)
         assert_int_equal(stint_take_all(fixture->table, &one, 1, later_ns).outcome, STINT_ALLOW);
         assert_true(list_init(&list, fixture->table, &one, 1, now_ns));
         assert_int_equal(list_ask_part(&list, 0, STINT_TAKE, 0).outcome, STINT_ALLOW);
-        list_take_back(&list, 1);
+        list_take_back(&list, 1, STINT_REFUND);
         assert_int_equal(remaining_at(fixture->table, &quotas[i], later_ns), 19);
     }
     struct stint_table_info info;
