@@ -172,6 +172,8 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
     assert(part->quota != NULL);
     uint64_t start_ns = add_sat(list->now_ns, part->decision.retry_after_ns);
     uint32_t returned = 0;
+    if (part->decision.stored == 0)
+        return; /* allowed by a full table, and nothing charged */
     if (part->holder != 0)
         table_holder(list->table, part->quota, part->hash, list->now_ns, &part->holder, &returned);
     else if (table_undo(&part->undo))

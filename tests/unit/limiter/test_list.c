@@ -468,6 +468,28 @@ TEST(test_a_refused_list_is_not_counted)
     }
 }
 
+/* A full table that allows a new key charges it nothing, and so keeps nothing of it. */
+TEST(test_undo_of_what_was_not_stored_counts_nothing)
+{
+    const struct stint_table_options options = {
+        .keys = 1, .keys16 = 1, .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_quota quota = quota_of("gcra 20/1m when_full=allow");
+    struct stint_table *table = must_open_table(&options);
+    struct stint_table_info info;
+    struct list list;
+    for (char key[2] = "A"; key[0] < 'A' + WAYS; key[0]++)
+        take_one(table, &quota, key, 1);
+    const struct stint_item asked = item(&quota, "y", 5);
+    assert_true(list_init(&list, table, &asked, 1, NOW));
+    struct stint_decision decision = list_ask_part(&list, 0, STINT_TAKE, 0);
+    assert_int_equal(decision.outcome, STINT_ALLOW);
+    assert_int_equal(decision.stored, 0);
+    list_take_back(&list, 1, STINT_REFUND);
+    stint_table_info(table, NOW, &info);
+    assert_int_equal(info.undo_kept_units, 0);
+    stint_table_close(table);
+}
+
 /* A list whose keys stand in each other's way is charged whole or not at all: two new keys ask for
  * the last free place, each finds it free, and one of them gets it. */
 TEST(test_a_list_in_its_own_way_is_not_charged)
