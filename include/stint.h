@@ -177,7 +177,10 @@ STINT_API int stint_quota_parse(struct stint_quota *quota, const char *spec,
  */
 STINT_API size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size);
 
-/* The name of an enum stint_algorithm, as in a SPEC; a static text. NULL for any other value. */
+/*
+ * The name of an enum stint_algorithm, as in a SPEC; "counter" for STINT_COUNTER. A static text.
+ * NULL for any other value.
+ */
 STINT_API const char *stint_algorithm_name(int algorithm);
 
 /* Bytes of one caller-owned state of a checked quota: 8, 16, or what the algorithm needs (window

@@ -246,6 +246,19 @@ static void gcra_pass(const struct stint_quota *quota, void *state, uint64_t at_
     *tat = max_u64(*tat, ticks_of_ns(at_ns));
 }
 
+/* The share is rounded up: one that is refused is above the accepted one. */
+static int too_slow(const struct stint_quota *quota, uint64_t loss_ticks, uint64_t period_ticks,
+                    struct stint_error *error)
+{
+    uint64_t scaled = loss_ticks * 10000;
+    uint64_t hundredths = scaled / period_ticks + (scaled % period_ticks != 0);
+    return err_set(error, STINT_E_RANGE,
+                   "gcra keeps time in 1/32 ns, in which %u per %llu ns would run %llu.%02llu %% "
+                   "slow; at most 0.1 %% is accepted",
+                   (unsigned)quota->limit, (unsigned long long)quota->period_ns,
+                   (unsigned long long)(hundredths / 100), (unsigned long long)(hundredths % 100));
+}
+
 static int gcra_check(struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_derived *derived = &quota->derived;
@@ -261,12 +274,7 @@ static int gcra_check(struct stint_quota *quota, struct stint_error *error)
     uint64_t interval = period_ticks / quota->limit + (period_ticks % quota->limit != 0);
     uint64_t loss_ticks = interval * quota->limit - period_ticks;
     if (loss_ticks > period_ticks / LOSS_MAX_RECIPROCAL)
-        return err_set(error, STINT_E_RANGE,
-                       "gcra keeps time in 1/32 ns, in which %u per %llu ns would run %llu.%llu %% "
-                       "slow; at most 0.1 %% is accepted",
-                       (unsigned)quota->limit, (unsigned long long)quota->period_ns,
-                       (unsigned long long)(loss_ticks * 100 / period_ticks),
-                       (unsigned long long)(loss_ticks * 1000 / period_ticks % 10));
+        return too_slow(quota, loss_ticks, period_ticks, error);
     struct wide capacity = wide_mul(interval, quota->burst);
     uint64_t capacity_max = UINT64_MAX - ticks_of_ns(TABLE_LIFE_NS);
     if (capacity.hi > 0 || capacity.lo > capacity_max)

@@ -193,7 +193,7 @@ void label_slack(struct buf *buf, const struct stint_quota *quota)
     uint64_t limit = quota->limit;
     assert(quota->derived.checked);
     if (limit == 0) {
-        buf_add(buf, "never: nothing has room");
+        buf_add(buf, "never: nothing fits");
         return;
     }
     switch (quota->algorithm) {

@@ -582,7 +582,9 @@ int stint_pool_report(struct stint_pool *pool, const char *name, int outcome, ui
     if (key != NULL) {
         code = report(pool, key, outcome, cooldown_ns, table_effective_now(pool->table, now_ns));
         if (code == STINT_E_FULL)
-            err_set(error, code, "no room to bench one more key: `blocks` of the table are in use");
+            err_set(
+                error, code,
+                "no space for the cooldown of one more key: all `blocks` of the table are in use");
     }
     pool_unlock_shared(pool);
     return code;

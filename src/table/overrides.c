@@ -228,11 +228,16 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
         return 0;
     struct override *place = free_place(table, hash);
     uint64_t count = __atomic_load_n(&table->region.header->overrides, __ATOMIC_RELAXED);
-    if (place == NULL || (old == NULL && count >= table->region.fixed.overrides_max))
+    uint32_t max = table->region.fixed.overrides_max;
+    if (old == NULL && count >= max)
         return err_set(error, STINT_E_FULL,
-                       "%u keys have quotas of their own, and no more may: restore that of the "
-                       "rule for some",
-                       table->region.fixed.overrides_max);
+                       "%u keys have quotas of their own, and no more may (`overrides`): restore "
+                       "that of the rule for some",
+                       max);
+    if (place == NULL)
+        return err_set(error, STINT_E_FULL,
+                       "other keys with quotas of their own have all places of this key: restore "
+                       "that of the rule for some, or make the table with more (`overrides`)");
     put(table, place, made);
     /* release: a reader that sees an entry cleared below sees this, and searches again. */
     __atomic_fetch_add(&table->region.header->overrides_moves, 1, __ATOMIC_RELEASE);
@@ -253,7 +258,9 @@ int overrides_set(struct stint_table *table, struct hash128 hash, const struct s
         return err_set(error, STINT_E_MISMATCH, "a key's own quota needs the rule it stands for");
     uint32_t id = intern_entry_id(&table->intern, quota);
     if (id == 0)
-        return err_set(error, STINT_E_FULL, "the table has no room for another quota");
+        return err_set(error, STINT_E_FULL,
+                       "all %u places of different quotas are in use (`quotas`)",
+                       table->intern.max);
     struct override made = {.pair = {hash.lo, (hash.hi & ~QUOTA_ID_MASK) | id},
                             .rule = quota->rule};
     made.check = check_of(table, &made);

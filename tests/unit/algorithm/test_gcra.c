@@ -350,6 +350,8 @@ TEST(test_refuses_what_it_cannot_keep)
         .algorithm = STINT_GCRA, .limit = 1, .period_ns = 10 * YEAR, .burst = 2};
     assert_int_equal(stint_quota_check(&deep, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "8 years"));
+    assert_int_equal(stint_quota_parse(&fast, "gcra 45713633/1s", &error), STINT_E_RANGE);
+    assert_non_null(strstr(error.message, "would run 0.15 % slow")); /* 0.142, rounded up */
     deep.burst = 1;
     assert_int_equal(stint_quota_check(&deep, &error), STINT_OK);
     struct stint_quota exact = {.algorithm = STINT_GCRA, .limit = 1000000000, .period_ns = S};
