@@ -80,7 +80,10 @@ uint64_t algorithm_expires_at(const struct stint_quota *quota, const void *state
 void algorithm_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
     assert(quota->derived.checked && state != NULL);
-    algorithm_of(quota)->fill(quota, state, until_ns);
+    if (quota->limit > 0)
+        algorithm_of(quota)->fill(quota, state, until_ns);
+    else
+        memset(state, 0, quota->derived.state_size); /* it denies everything as it is */
 }
 
 static bool is_never_used(const struct stint_quota *quota, const void *state)

@@ -12,9 +12,10 @@
  *                  except under STINT_CHARGE. now_ns is already the effective time; if the state's
  *                  own time is later, that is used.
  *   <alg>_expires_at  the time from which the state equals "never used"; 0 for all zero.
- *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then expires: exactly
- *                  then if the state can hold it, else as soon after as it can. gcra keeps debt,
- *                  not denial: its TAT becomes until_ns.
+ *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then
+ *                  expires: exactly then if the state can hold it, else as soon after as it can.
+ *                  gcra keeps debt, not denial: its TAT becomes until_ns. Not for limit 0, under
+ *                  which a new state denies.
  *   <alg>_is_valid whether the bytes are a state that this algorithm can have written for this
  *                  quota, with no decision later than now_ns. Safe for any bytes; no other function
  *                  here may get bytes that are not valid. A valid state expires at most 3 periods

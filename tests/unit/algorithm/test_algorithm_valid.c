@@ -368,13 +368,19 @@ TEST(test_what_no_use_can_have_made_is_refused)
 
 TEST(test_under_a_limit_of_0_nothing_is_kept)
 {
-    static const char *const closed[] = {"window 0/1m", "gcra 0/1m", "log 0/1m",
-                                         "sliding_counter 0/1m", "concurrency 0 lease=1s"};
+    static const char *const closed[] = {"window 0/1m",
+                                         "gcra 0/1m",
+                                         "log 0/1m",
+                                         "sliding_counter 0/1m",
+                                         "concurrency 0 lease=1s",
+                                         "fixed_window 0/1m"};
     for (size_t i = 0; i < N(closed); i++) {
         struct subject subject = subject_of(closed[i]);
         assert_true(is_valid(&subject, 0));
         subject.words[0] = 1;
         assert_false(is_valid(&subject, YEAR));
+        stint_state_fill(&subject.quota, subject.words, MINUTE);
+        assert_true(is_valid(&subject, YEAR));
         free(subject.words);
     }
 }
