@@ -358,9 +358,10 @@ bool reservation_take(struct reservation *reservation, struct list *list,
     if (!can_issue(list))
         return false;
     *decision = list_take(list);
+    if (decision->outcome != STINT_ALLOW)
+        return true;
     reservation->list = list;
-    if (decision->outcome == STINT_ALLOW)
-        enter_list(reservation, items, kept);
+    enter_list(reservation, items, kept);
     return true;
 }
 
