@@ -16,7 +16,7 @@ void label_bound(struct buf *buf, const struct stint_quota *quota);
 
 /* When it may deny although the exact count would fit; "never" where it does not. */
 void label_slack(struct buf *buf, const struct stint_quota *quota);
-/* Why a wait may be longer than the period, ; nothing if it never is. */
+/* Why a wait may be longer than the period; nothing if it never is. */
 void label_wait(struct buf *buf, const struct stint_quota *quota);
 
 /* Bytes of one key's state. */

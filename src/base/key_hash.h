@@ -5,8 +5,8 @@
  * universal string hashing is fast", 2014. Each length has a random number of its own to begin
  * with. With random numbers the results of two different messages are independent and uniform, so
  * that a client that chooses keys, and does not see hashes, cannot make them collide. This is no
- * pseudorandom function: an attacker who sees hashes can compute others. A hash that leaves the
- * process needs SipHash (base/siphash.h).
+ * pseudorandom function: an attacker who sees hashes can compute others. A hash that clients can
+ * see needs SipHash (base/siphash.h); those of the states in a table are for its operator.
  *
  * Keys longer than KEY_HASH_DIRECT bytes are compressed by SipHash first, their length as its
  * tweak.

@@ -14,9 +14,7 @@
 #define PERIOD_MIN_NS NS_PER_US
 #define PERIOD_MAX_NS (10 * NS_PER_YEAR)
 #define TABLE_LIFE_NS (8 * NS_PER_YEAR) /* times of a quota must not overflow within it */
-#define SLOT_LIFE_NS                                                                               \
-    (20 * NS_PER_YEAR)                  /* slot numbers must not pass half their range within it   \
-                                         */
+#define SLOT_LIFE_NS (20 * NS_PER_YEAR) /* slot numbers pass less than half their range in it */
 #define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
 #define TABLE_QUOTAS_MAX 32704          /* different ones in a table; ids above: table/intern.h */
 #define BOOK_WAIT_MAX_NS NS_PER_YEAR    /* longest wait of a booking in a table */

@@ -172,8 +172,8 @@ static void enter(struct intern *intern, uint32_t id)
 static void catch_up(struct intern *intern)
 {
     assert(intern_is_valid(intern));
-    /* acquire: pairs with nothing that must be seen; a quota missed here is interned twice. */
-    uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_ACQUIRE);
+    /* relaxed: it is only counted to; a quota missed here is interned twice. */
+    uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_RELAXED);
     uint32_t to = used < intern->max ? (uint32_t)used : intern->max;
     uint32_t from = __atomic_load_n(&intern->indexed, __ATOMIC_RELAXED);
     for (uint32_t i = from; i < to; i++)

@@ -30,7 +30,7 @@ int table_accepts(struct stint_table *table, const struct stint_quota *quota, si
 
 /*
  * Decides. `ask->now_ns` is the caller's; waits in the decision are relative to it. NEVER for a
- * quota that table_accepts() refuses.
+ * quota that table_stores() refuses.
  */
 struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
                                 const void *key, size_t key_len, const struct stint_ask *ask,

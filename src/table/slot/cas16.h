@@ -79,7 +79,7 @@ extern uint32_t cas16_locks[CAS16_LOCKS];
 static inline uint32_t *cas16_lock(const struct pair *at)
 {
     uint32_t *lock = &cas16_locks[((uintptr_t)at >> 4) % CAS16_LOCKS];
-    /* acquire: what the last holder wrote is visible. */
+    /* seq_cst, as the swap that it stands for. */
     while (__atomic_exchange_n(lock, 1, __ATOMIC_SEQ_CST) != 0) {
     }
     return lock;
@@ -87,7 +87,7 @@ static inline uint32_t *cas16_lock(const struct pair *at)
 
 static inline void cas16_unlock(uint32_t *lock)
 {
-    /* release: the two stores are visible before the lock is free. */
+    /* seq_cst: the two stores are visible before the lock is free. */
     __atomic_store_n(lock, 0, __ATOMIC_SEQ_CST);
 }
 

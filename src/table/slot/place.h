@@ -24,7 +24,7 @@ struct place {
     uint64_t expires_at_ns; /* WORTH_KEEP: when the first of all that are kept expires */
 };
 
-/* Examines both sets of the key. An expired state counts as free table_grace_ns() later. */
+/* Examines the sets of the key. An expired state counts as free table_grace_ns() later. */
 struct place place_choose(const struct asking *asking);
 
 /* For the appraisal of a class: sets when the state of `place` expires. */
