@@ -97,7 +97,7 @@ static struct stint_decision take(const struct stint_quota *quota, uint64_t *sta
                                   const struct stint_ask *ask)
 {
     struct stint_decision decision;
-    if (gcra_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+    if (gcra_take_plain(quota, state, ask->now_ns, ask->cost, &decision))
         return decision;
     return refuse_take(quota, state, ask);
 }

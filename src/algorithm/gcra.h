@@ -98,19 +98,7 @@ static inline bool gcra_deny(const struct stint_quota *quota, const struct gcra_
     return true;
 }
 
-/* A take that is allowed; false, and nothing changed, if it is not. */
-static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
-                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
-{
-    struct gcra_trial trial;
-    if (!gcra_try(quota, *state, now_ns, cost, &trial) || !gcra_fits(quota, &trial))
-        return false;
-    *state = trial.tat;
-    gcra_allow(quota, &trial, cost, decision);
-    return true;
-}
-
-/* The same, or one that is denied; false, and nothing changed, where gcra.c has to decide. */
+/* A take, allowed or denied; false, and nothing changed, where gcra.c has to decide. */
 static inline bool gcra_take_plain(const struct stint_quota *quota, uint64_t *state,
                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
