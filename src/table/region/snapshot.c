@@ -27,7 +27,7 @@ static bool read_state(struct asking *asking, struct seen *seen, struct entry_st
         return true;
     const struct slots *slots = asking->slots;
     bool is_stuck = slots->class == CLASS_WIDE && (seen->pair.first & TAG_PENDING) == 0 &&
-                    slots->ops->is_left(seen);
+                    pair_equals(cas16_load_stable(seen->at), seen->pair);
     state->quota = is_stuck ? entry_quota(asking, seen->pair.first) : NULL;
     if (state->quota == NULL || state->quota->limit == 0)
         return false;

@@ -62,7 +62,9 @@ static bool is_changing(const struct asking *asking, const struct seen *before, 
         return false;
     if ((now.pair.first & TAG_PENDING) != 0)
         return slots_is_bound(asking->slots, &now);
-    return !pair_equals(now.pair, before->pair);
+    const struct class_ops *ops = asking->slots->ops;
+    bool goes_on = ops->is_left != NULL && !ops->is_left(&now); /* its owner was slow, not stuck */
+    return goes_on || !pair_equals(now.pair, before->pair);
 }
 
 bool entry_await(struct asking *asking, struct seen *seen, struct entry_state *state)
