@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "net/tls.h"
 
+#include "base/byte_queue.h"
 #include "net/file.h"
 
 #include <errno.h>
@@ -161,9 +162,8 @@ struct tls_conn {
     struct conn conn;
     struct tls_conn_options options;
     gnutls_session_t session;
-    struct span fed; /* the unread part during a feed */
-    uint8_t *output; /* records; not allocated while there are none */
-    size_t output_at, output_len, output_size;
+    struct span fed;          /* the unread part during a feed */
+    struct byte_queue output; /* records */
     bool is_handshaken, is_over;
     bool is_woken; /* the inner connection needs a call of wake() */
 };
@@ -196,27 +196,14 @@ static ssize_t pull(gnutls_transport_ptr_t transport, void *bytes, size_t size)
 static ssize_t push(gnutls_transport_ptr_t transport, const void *bytes, size_t len)
 {
     struct tls_conn *tls = transport;
-    if (tls->output_len + len > tls->output_size) {
-        size_t size = tls->output_len + len < 1024 ? 1024 : 2 * (tls->output_len + len);
-        uint8_t *output = realloc(tls->output, size);
-        if (output == NULL) {
-            gnutls_transport_set_errno(tls->session, ENOMEM);
-            return -1;
-        }
-        tls->output = output;
-        tls->output_size = size;
+    if (!byte_queue_append(&tls->output, span_of(bytes, len))) {
+        gnutls_transport_set_errno(tls->session, ENOMEM);
+        return -1;
     }
-    memcpy(tls->output + tls->output_len, bytes, len);
-    tls->output_len += len;
     return (ssize_t)len;
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
-
-static size_t unsent(const struct tls_conn *tls)
-{
-    return tls->output_len - tls->output_at;
-}
 
 static void fail(struct tls_conn *tls, int code)
 {
@@ -277,7 +264,7 @@ static void encrypt(struct tls_conn *tls, uint64_t now_ns)
 {
     struct conn *inner = tls->options.inner;
     struct span text;
-    while (!tls->is_over && unsent(tls) < OUTPUT_MAX &&
+    while (!tls->is_over && byte_queue_len(&tls->output) < OUTPUT_MAX &&
            (text = inner->ops->output(inner)).len > 0) {
         size_t len = text.len < RECORD_MAX ? text.len : RECORD_MAX;
         ssize_t sent = gnutls_record_send(tls->session, text.ptr, len);
@@ -324,20 +311,13 @@ static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
 static struct span tls_output(struct conn *conn)
 {
     struct tls_conn *tls = tls_of(conn);
-    if (tls->output == NULL)
-        return span_of(NULL, 0);
-    return span_of(tls->output + tls->output_at, unsent(tls));
+    return byte_queue_span(&tls->output);
 }
 
 static void tls_sent(struct conn *conn, size_t len, uint64_t now_ns)
 {
     struct tls_conn *tls = tls_of(conn);
-    tls->output_at += len;
-    if (unsent(tls) == 0) {
-        free(tls->output);
-        tls->output = NULL;
-        tls->output_at = tls->output_len = tls->output_size = 0;
-    }
+    byte_queue_take(&tls->output, len, 0);
     if (tls->is_handshaken)
         encrypt(tls, now_ns);
 }
@@ -346,14 +326,14 @@ static bool tls_is_backpressured(const struct conn *conn)
 {
     const struct tls_conn *tls = tls_of_const(conn);
     const struct conn *inner = tls->options.inner;
-    return unsent(tls) >= OUTPUT_MAX || inner->ops->is_backpressured(inner);
+    return byte_queue_len(&tls->output) >= OUTPUT_MAX || inner->ops->is_backpressured(inner);
 }
 
 static bool tls_has_work(const struct conn *conn)
 {
     const struct tls_conn *tls = tls_of_const(conn);
     const struct conn *inner = tls->options.inner;
-    return tls->is_handshaken && !tls->is_over && unsent(tls) < OUTPUT_MAX &&
+    return tls->is_handshaken && !tls->is_over && byte_queue_len(&tls->output) < OUTPUT_MAX &&
            inner->ops->has_work != NULL && inner->ops->has_work(inner);
 }
 
@@ -409,7 +389,7 @@ static bool tls_is_busy(const struct conn *conn)
 static size_t tls_held(const struct conn *conn)
 {
     const struct tls_conn *tls = tls_of_const(conn);
-    return tls->output_size + tls->options.inner->ops->held(tls->options.inner);
+    return tls->output.size + tls->options.inner->ops->held(tls->options.inner);
 }
 
 static void tls_free(struct conn *conn)
@@ -419,7 +399,7 @@ static void tls_free(struct conn *conn)
         gnutls_deinit(tls->session);
     tls->options.inner->ops->free(tls->options.inner);
     tls_unref(tls->options.tls);
-    free(tls->output);
+    byte_queue_deinit(&tls->output);
     free(tls);
 }
 
