@@ -71,8 +71,7 @@ struct server {
     bool is_sending_last;                  /* the workers have ended, and the exporter drains */
     struct worker *workers[WORKERS_MAX];
     unsigned n_workers;
-    uint64_t tickets[WORKERS_MAX]; /* by worker: the reload that it waits for; 0: none */
-    bool are_stuck[WORKERS_MAX];   /* as reported in the log */
+    bool are_stuck[WORKERS_MAX]; /* as reported in the log */
     struct eviction_report evictions;
     uint64_t watchdog_ms;
     enum worker_stage stage;
@@ -467,20 +466,16 @@ static void on_reload(uv_async_t *message)
     begin_if_asked(message->data);
 }
 
-/*
- * A worker must not wait for a file: STINT_E_BUSY means that it is to call again soon. The first
- * caller in this worker to call after the end gets the result.
- */
-static int reload_for_worker(void *arg, unsigned worker, struct stint_error *error)
+/* A worker must not wait for a file: STINT_E_BUSY means that it is to call again soon. */
+static int reload_for_worker(void *arg, uint64_t *number, struct stint_error *error)
 {
     struct server *server = arg;
     struct reload *reload = &server->reload;
-    uint64_t *ticket = &server->tickets[worker];
     int code = STINT_E_GONE;
-    if (*ticket == 0)
-        *ticket = ask_reload(reload);
+    if (*number == 0)
+        *number = ask_reload(reload);
     pthread_mutex_lock(&reload->lock);
-    bool has_ended = reload->ended >= *ticket, is_closed = reload->is_closed;
+    bool has_ended = reload->ended >= *number, is_closed = reload->is_closed;
     if (has_ended) {
         code = reload->code;
         *error = reload->error;
@@ -488,7 +483,6 @@ static int reload_for_worker(void *arg, unsigned worker, struct stint_error *err
     pthread_mutex_unlock(&reload->lock);
     if (!has_ended && !is_closed)
         return err_set(error, STINT_E_BUSY, "the files are being read");
-    *ticket = 0;
     return has_ended ? code : err_set(error, code, "the server ends");
 }
 

@@ -333,10 +333,10 @@ static bool open_acceptors(struct worker *worker)
     return worker->acceptors != NULL;
 }
 
-static int reload(void *arg, struct stint_error *error)
+static int reload(void *arg, uint64_t *number, struct stint_error *error)
 {
     struct worker *worker = arg;
-    return worker->options.reload(worker->options.arg, worker->options.index, error);
+    return worker->options.reload(worker->options.arg, number, error);
 }
 
 static bool is_ready(void *arg)

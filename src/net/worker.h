@@ -26,7 +26,7 @@ struct worker_options {
     const struct listeners *listeners;   /* serves its own, and those of all workers */
     struct connection_limiter *connection_limiter;
     struct tls *tls; /* NULL: none. The worker takes a reference */
-    int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
+    int (*reload)(void *arg, uint64_t *number, struct stint_error *error); /* POST /v1/reload */
     bool (*is_ready)(void *arg);
     void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */
     void *arg;

@@ -294,7 +294,7 @@ void http_frontend_ask(struct http_frontend *frontend, const struct http_message
     answer->ends_connection = frontend->is_draining;
     answer->body = (struct span){0};
     answer->n_fields = 0;
-    answer->again_at_ns = answer->look_at_ns = 0;
+    answer->again_at_ns = answer->look_at_ns = answer->reload = 0;
     answer->pending = NULL;
     answer_message(&exchange);
     /* Not used by this call, since tokens or routes have changed. */
@@ -389,6 +389,7 @@ struct http_conn {
     struct byte_queue input;      /* bytes that were not read yet */
     struct byte_queue out;
     struct pending *pending; /* of a request that waits for a store; NULL: none */
+    uint64_t reload;         /* number of the reload that the request waits for; 0: none */
     /* By the time of decisions. */
     uint64_t asked_ns; /* time of the first call for the request that waits */
     uint64_t again_ns; /* time of the next; STINT_NEVER_NS: no set time */
@@ -421,6 +422,7 @@ static void drop_request(struct http_conn *conn)
     struct http_request *request = conn->request;
     conn->request = conn->reader.request = NULL;
     conn->was_asked = false;
+    conn->reload = 0;
     if (request == NULL)
         return;
     if (frontend->n_requests >= REQUESTS_KEPT) {
@@ -473,26 +475,20 @@ static void refuse(struct http_conn *conn, unsigned status, const char *detail)
 
 static void on_answers(void *arg, uint64_t now_ns);
 
-/* False: there is no answer yet. A request that may not wait any more is decided at once. */
-static bool ask(struct http_conn *conn, struct http_message *message, uint64_t now_ns,
+/* False: there is no answer yet. */
+static bool ask(struct http_conn *conn, const struct http_message *message, uint64_t now_ns,
                 struct http_answer *answer)
 {
-    for (;;) {
-        http_frontend_ask(conn->frontend, message, conn->asked_ns, now_ns, answer);
-        if (answer->pending != NULL) {
-            conn->pending = answer->pending;
-            service_on_answers(answer->pending, on_answers, conn);
-            return false;
-        }
-        if (answer->again_at_ns == 0 && answer->look_at_ns == 0)
-            return true;
-        if (!conn->is_draining) {
-            conn->again_ns = answer->again_at_ns > 0 ? answer->again_at_ns : STINT_NEVER_NS;
-            conn->look_ns = answer->look_at_ns > 0 ? answer->look_at_ns : STINT_NEVER_NS;
-            return false;
-        }
-        message->is_urgent = true;
+    http_frontend_ask(conn->frontend, message, conn->asked_ns, now_ns, answer);
+    conn->reload = answer->reload;
+    if (answer->pending != NULL) {
+        conn->pending = answer->pending;
+        service_on_answers(answer->pending, on_answers, conn);
+        return false;
     }
+    conn->again_ns = answer->again_at_ns > 0 ? answer->again_at_ns : STINT_NEVER_NS;
+    conn->look_ns = answer->look_at_ns > 0 ? answer->look_at_ns : STINT_NEVER_NS;
+    return !waits(conn);
 }
 
 /* Answers the request, or lets it wait. */
@@ -503,6 +499,7 @@ static void answer(struct http_conn *conn, uint64_t now_ns)
         .peer = span_of(conn->peer, conn->peer_len),
         .is_urgent = conn->is_draining,
         .pending = conn->pending,
+        .reload = conn->reload,
     };
     if (!conn->was_asked)
         conn->asked_ns = server_clock_now(conn->frontend->clock, now_ns);
@@ -661,7 +658,7 @@ static void drain(struct conn *base, uint64_t now_ns)
 {
     struct http_conn *conn = (void *)base;
     conn->is_draining = true;
-    if (conn->again_ns != STINT_NEVER_NS || conn->look_ns != STINT_NEVER_NS)
+    if (conn->again_ns != STINT_NEVER_NS)
         answer(conn, now_ns);
     serve_input(conn, now_ns);
 }

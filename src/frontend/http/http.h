@@ -69,8 +69,11 @@ struct http_frontend_options {
     /* The tokens in force, checked for each request. NULL, or without tokens: no token is
      * needed. */
     struct access_now *access;
-    /* POST /v1/reload. STINT_E_BUSY: not done yet, call again soon. NULL: 501 */
-    int (*reload)(void *arg, struct stint_error *error);
+    /*
+     * POST /v1/reload. *number 0: asks for a reload, and sets its number. STINT_E_BUSY: the reload
+     * of that number has not ended, call again soon. NULL: 501
+     */
+    int (*reload)(void *arg, uint64_t *number, struct stint_error *error);
     bool (*is_ready)(void *arg); /* /readyz. NULL: until drained */
     void *arg;                   /* of both */
 };

@@ -223,12 +223,14 @@ static void answer_reload(struct http_exchange *exchange)
 {
     const struct http_frontend_options *options = &exchange->frontend->options;
     struct stint_error error = {0};
+    uint64_t number = exchange->message->reload;
     if (options->reload == NULL) {
         http_exchange_refuse(exchange, 501, "this server has nothing to reload");
         return;
     }
-    int code = options->reload(options->arg, &error);
+    int code = options->reload(options->arg, &number, &error);
     if (code == STINT_E_BUSY) {
+        exchange->answer->reload = number;
         exchange->answer->look_at_ns = exchange->io_now_ns + RELOAD_LOOK_NS;
         return;
     }

@@ -19,6 +19,7 @@ struct http_message {
     bool is_urgent;     /* decide now, even if the request allows a wait */
     /* The pending request of a message that waits for a store. The frontend takes it. */
     struct pending *pending;
+    uint64_t reload; /* the number of the reload that the message waits for; 0: none yet */
     /*
      * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
      * if there are not so many.
@@ -54,7 +55,8 @@ struct http_answer {
     size_t n_fields; /* including Content-Type; lengths, Date and Connection are not among them */
     struct http_answer_field fields[HTTP_ANSWER_FIELDS_MAX];
     uint64_t again_at_ns; /* not 0: no answer yet; repeat the call at this time of decisions */
-    uint64_t look_at_ns;  /* the same at this time of I/O */
+    uint64_t look_at_ns;  /* the same at this time of I/O, with message->reload = reload */
+    uint64_t reload;
     /* Not NULL: no answer yet; a store request is pending. */
     struct pending *pending;
 };

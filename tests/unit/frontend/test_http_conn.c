@@ -431,6 +431,76 @@ TEST(a_drain_answers_what_waits_and_ends)
     assert_true(conn->ops->is_over(conn));
 }
 
+/* Reloads, as a server numbers them. */
+static struct {
+    uint64_t asked, ended;
+} reloads;
+
+static int reload(void *arg, uint64_t *number, struct stint_error *error)
+{
+    (void)arg;
+    if (*number == 0)
+        *number = ++reloads.asked;
+    return reloads.ended >= *number ? 0 : err_set(error, STINT_E_BUSY, "not yet");
+}
+
+#define RELOAD "POST /v1/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+
+static void dial_and_reload(void)
+{
+    hang_up();
+    http_frontend_free(t.frontend);
+    t.frontend = http_frontend_new(&(struct http_frontend_options){
+        .service = t.s.service, .config = t.config, .reload = reload});
+    assert_non_null(t.frontend);
+    dial();
+    reloads.asked = reloads.ended = 0;
+    feed(RELOAD);
+    assert_int_equal(reloads.asked, 1);
+}
+
+/* The time of the next look. */
+static void wake_later(void)
+{
+    t.s.now_ns = conn->ops->deadline(conn);
+    assert_true(t.s.now_ns != STINT_NEVER_NS);
+    conn->ops->wake(conn, t.s.now_ns);
+}
+
+TEST(a_request_is_answered_by_a_reload_that_began_after_it)
+{
+    dial_and_reload();
+    hang_up(); /* its reload ends, and nobody asks for the result */
+    reloads.ended = 1;
+    dial();
+    feed(RELOAD RELOAD);
+    wake_later();
+    assert_int_equal(reloads.asked, 2);
+    assert_int_equal(unsent(), 0);
+    reloads.ended = 2;
+    wake_later();
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    assert_int_equal(reloads.asked, 3);
+    reloads.ended = 3;
+    wake_later();
+    assert_string_equal(statuses_in(all_output(), false), "200");
+}
+
+/* Also one whose client has ended its input. */
+TEST(a_connection_that_drains_waits_for_its_reload)
+{
+    dial_and_reload();
+    conn->ops->drain(conn, t.s.now_ns);
+    assert_int_equal(unsent(), 0);
+    assert_false(conn->ops->is_over(conn));
+    wake_later();
+    assert_false(conn->ops->is_over(conn));
+    reloads.ended = 1;
+    wake_later();
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    assert_true(conn->ops->is_over(conn));
+}
+
 TEST(a_frontend_that_drains_ends_connections_with_their_next_answer)
 {
     feed(OK);

@@ -115,9 +115,9 @@ struct world {
 
 static struct world w;
 
-static int busy(void *arg, struct stint_error *error)
+static int busy(void *arg, uint64_t *number, struct stint_error *error)
 {
-    (void)arg;
+    (void)arg, (void)number;
     return err_set(error, STINT_E_BUSY, "not yet");
 }
 
