@@ -44,8 +44,10 @@ struct reload {
     pthread_mutex_t lock; /* of what follows */
     uint64_t asked, began, ended;
     bool is_running, is_loaded, is_closed;
-    int code; /* of the last reload */
+    int code; /* of the last load */
     struct stint_error error;
+    int ended_code; /* of the last reload that was no response of a control plane */
+    struct stint_error ended_error;
     bool is_offer; /* the running one is of `response` */
     size_t control_plane;
     struct ads_response response;
@@ -409,8 +411,11 @@ static void end_if_loaded(struct server *server)
     else
         use_loaded(server, reload->code, reload->error.message);
     pthread_mutex_lock(&reload->lock);
-    if (!reload->is_offer)
+    if (!reload->is_offer) {
         reload->ended = reload->began;
+        reload->ended_code = reload->code;
+        reload->ended_error = reload->error;
+    }
     reload->is_running = false;
     bool closes = reload->is_closed;
     pthread_mutex_unlock(&reload->lock);
@@ -477,8 +482,8 @@ static int reload_for_worker(void *arg, uint64_t *number, struct stint_error *er
     pthread_mutex_lock(&reload->lock);
     bool has_ended = reload->ended >= *number, is_closed = reload->is_closed;
     if (has_ended) {
-        code = reload->code;
-        *error = reload->error;
+        code = reload->ended_code;
+        *error = reload->ended_error;
     }
     pthread_mutex_unlock(&reload->lock);
     if (!has_ended && !is_closed)
