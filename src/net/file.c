@@ -296,6 +296,23 @@ struct watch *watch_new(const struct watch_options *options)
     return watch;
 }
 
+void watch_mark(struct watch *watch)
+{
+    if (watch != NULL)
+        watch->print = print_of_all(watch);
+}
+
+bool watch_is_of(const struct watch *watch, const char *const *paths, size_t n_paths,
+                 uint64_t every_ns)
+{
+    if (n_paths != watch->options.n_paths || every_ns != watch->options.every_ns)
+        return false;
+    for (size_t i = 0; i < n_paths; i++)
+        if (strcmp(paths[i], watch->paths[i]) != 0)
+            return false;
+    return true;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     struct watch *watch = handle->data;

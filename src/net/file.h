@@ -58,6 +58,11 @@ struct watch_options {
 };
 
 struct watch *watch_new(const struct watch_options *options); /* NULL: no memory */
+/* The files are about to be read: from now on, only later changes are reported. NULL is allowed. */
+void watch_mark(struct watch *watch);
+/* Whether it watches these paths, as often. */
+bool watch_is_of(const struct watch *watch, const char *const *paths, size_t n_paths,
+                 uint64_t every_ns);
 /* Freed by the loop; NULL is allowed. */
 void watch_close(struct watch *watch);
 

@@ -333,6 +333,23 @@ static void begin_watching(struct server *server)
     });
 }
 
+/*
+ * The watch remembers the files as they were before the reload. Files that were not watched then
+ * may have changed while they were read: they are read once more.
+ */
+static void watch_again(struct server *server)
+{
+    const struct server_options *options = &server->options;
+    if (server->watch != NULL &&
+        watch_is_of(server->watch, options->watched, options->n_watched, options->watch_ns))
+        return;
+    watch_close(server->watch);
+    server->watch = NULL;
+    begin_watching(server);
+    if (server->watch != NULL)
+        ask_reload(&server->reload);
+}
+
 /* Copies the options that may change; the next load frees what they point to. */
 static void use_next_options(struct server *server)
 {
@@ -349,10 +366,8 @@ static void use_next_options(struct server *server)
     options->watched = next->watched;
     options->n_watched = next->n_watched;
     options->watch_ns = next->watch_ns;
-    watch_close(server->watch);
-    server->watch = NULL;
     if (server->stage == WORKER_SERVES)
-        begin_watching(server);
+        watch_again(server);
 }
 
 /* Systemd waits for it, and ends the service if it does not come: again until it is taken. */
@@ -459,8 +474,10 @@ static void begin_if_asked(struct server *server)
         reload->began = reload->asked;
     reload->is_running = reload->is_running || is_asked || is_offer;
     pthread_mutex_unlock(&reload->lock);
-    if (is_asked)
+    if (is_asked) {
+        watch_mark(server->watch);
         tell_reloading(server);
+    }
     if (is_asked || is_offer)
         begin_load(server, is_offer);
 }

@@ -122,6 +122,23 @@ def many_rules(n_rules, limit):
     return RULES % limit + values
 
 
+def test_a_change_while_the_files_are_read_is_found(tmp_path):
+    """Nothing tells of it, and the next look is after the reload that has read the old file."""
+    hidden, near = tmp_path / "far", tmp_path / "near"
+    hidden.mkdir()
+    near.mkdir()
+    (hidden / "real.yaml").write_text(many_rules(100_000, 10))
+    os.symlink(hidden / "real.yaml", near / "rules.yaml")
+    with Server("--rules", near / "rules.yaml", "--watch", "5s") as server:
+        with server.connect() as client, server.connect("http") as poster:
+            assert take(client) == (True, 9)
+            poster.sock.sendall(b"POST /v1/reload HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            time.sleep(0.1)
+            (hidden / "real.yaml").write_text(RULES % 20)
+            server.wait_for("info reloaded", 60, times=2)
+            assert take(client) == (True, 18)
+
+
 class Written:
     """Many rules in a folder, which are put in force in one of four ways."""
 
