@@ -622,15 +622,11 @@ static int64_t count_found(struct resp_call *call, enum request_verb verb)
         end_span(call, &request, reply);
         if (reply->error != REPLY_DECIDED) {
             resp_reply_error(&state->out, reply->error, reply->message);
-            state->keys_found = -1;
-            break;
+            return -1;
         }
         state->keys_found += reply->found;
     }
-    int64_t n_found = state->keys_found;
-    state->keys_done = 0;
-    state->keys_found = 0;
-    return n_found;
+    return state->keys_found;
 }
 
 static void answer_count(struct resp_call *call)

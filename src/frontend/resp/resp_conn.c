@@ -84,8 +84,11 @@ static void answer_call(struct resp_call *call)
     }
     /* For example, the caller's roles have changed: units may have been charged. */
     service_drop(state->frontend->service, call->pending);
-    if (!resp_state_is_suspended(state))
+    if (!resp_state_is_suspended(state)) {
         state->was_asked = false;
+        state->keys_done = 0;
+        state->keys_found = 0;
+    }
     if (state->out.failed)
         state->is_over = true;
 }

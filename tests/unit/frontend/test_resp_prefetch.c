@@ -4,6 +4,7 @@
  * order, whatever the order of the store's answers.
  */
 #include "unit/fake_store.h"
+#include "unit/test_access.h"
 #include "unit/test_resp_client.h"
 
 static struct fake_store fake;
@@ -42,6 +43,7 @@ static void let(size_t i)
 
 #define THROTTLE(key) "CL.THROTTLE " key " 1 60 60\r\n"
 #define FIRST ":0\r\n:2\r\n:1\r\n:-1\r\n:1\r\n"
+#define SECRET "shop-shop-shop-shop-shop-shop-shop"
 #define SECOND ":0\r\n:2\r\n:0\r\n:-1\r\n:2\r\n"
 #define ARRAY "*5\r\n"
 
@@ -177,6 +179,24 @@ TEST(keys_are_asked_one_after_the_other)
     while (fake_waiting(&fake) > 0)
         fake_let_all(&fake, resp.now_ns);
     assert_sent(":1\r\n:1\r\n");
+}
+
+/* What it has counted is not part of the next command. */
+TEST(a_caller_that_is_gone_leaves_no_count)
+{
+    feed(THROTTLE("a") THROTTLE("b"));
+    let(0);
+    let(1);
+    assert_sent(ARRAY FIRST ARRAY FIRST);
+    feed("EXISTS a b c\r\n");
+    let(2); /* a was found, and b is asked for */
+    access_now_set(resp.access, access_of("shop ask " SECRET));
+    let(3);
+    assert_sent("-NOAUTH Authentication required.\r\n");
+    feed("AUTH " SECRET "\r\nPTTL a\r\nEXISTS b c\r\n");
+    while (fake_waiting(&fake) > 0)
+        fake_let_all(&fake, resp.now_ns);
+    assert_sent("+OK\r\n:1000\r\n:1\r\n");
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
