@@ -142,6 +142,10 @@ ROWS = {
                           name="Forwarded"),
                 forwarded("for=192.0.2.1", "for=127.0.0.1", name="forwarded")],
         [LEFT_1, LEFT_0, REFUSED]),
+    "Forwarded with what a client has written": (
+        two(), [forwarded(f'for=192.0.2.1;host="{host}"', name="Forwarded")
+                for host in ("x,for=1.1.1.1;a=", "x;for=1.1.1.2", 'x\\",for=1.1.1.3;a=')],
+        [LEFT_1, LEFT_0, REFUSED]),
     "both fields of a proxy": (
         two(), [get(("X-Forwarded-For", "192.0.2.1"), ("Forwarded", "for=192.0.2.2"),
                     peer="127.0.0.1")], [(400, {})]),

@@ -110,12 +110,31 @@ bool http_proxies_trust(const struct http_proxies *proxies, struct span address)
     return false;
 }
 
-/* Cuts off the text after the last `separator`, and keeps the text before it. */
+/* Whether an odd number of backslashes is before it. */
+static bool is_escaped(struct span text, size_t at)
+{
+    size_t start = at;
+    while (start > 0 && text.ptr[start - 1] == '\\')
+        start--;
+    return (at - start) % 2 == 1;
+}
+
+/*
+ * Cuts off the text after the last `separator` outside quotes, and keeps the text before it. All of
+ * the text where a quote has no pair. Pairs are found from the right, as a client's own text may be
+ * on the left of what its proxy has added.
+ */
 static struct span take_last(struct span *list, char separator)
 {
+    bool is_quoted = false;
     size_t at = list->len;
-    while (at > 0 && list->ptr[at - 1] != (uint8_t)separator)
-        at--;
+    for (; at > 0; at--) {
+        uint8_t c = list->ptr[at - 1];
+        if (c == (uint8_t)separator && !is_quoted)
+            break;
+        if (c == '"' && !(is_quoted && is_escaped(*list, at - 1)))
+            is_quoted = !is_quoted;
+    }
     struct span last = span_after(*list, at);
     list->len = at > 0 ? at - 1 : 0;
     return span_trim(last);
@@ -198,7 +217,7 @@ static int find_address(struct http_origin *origin, const struct http_proxies *p
         if (code < 0 || name == NULL)
             return code;
     }
-    bool is_rfc7239 = (name[0] == 'F' || name[0] == 'f') && strlen(name) == strlen("Forwarded");
+    bool is_rfc7239 = http_is_same(span_of_text(name), span_of_text("Forwarded"));
     origin->address = walk_addresses(proxies, message, name, is_rfc7239);
     return 0;
 }

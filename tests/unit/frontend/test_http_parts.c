@@ -181,6 +181,26 @@ TEST(test_the_client_is_the_first_that_is_not_trusted)
     assert_string_equal(ADDRESS("Forwarded: for=_hidden, for=10.0.0.7"), "10.0.0.7 GET /auth");
 }
 
+/* A proxy may quote what a client has written, such as its Host. */
+TEST(test_a_separator_in_quotes_separates_nothing)
+{
+    static const char found[] = "203.0.113.9 GET /auth";
+    assert_string_equal(ADDRESS("Forwarded: for=203.0.113.9;host=\"x,for=1.1.1.1;a=\""), found);
+    assert_string_equal(ADDRESS("Forwarded: for=203.0.113.9;host=\"x;for=1.1.1.1\""), found);
+    assert_string_equal(ADDRESS("Forwarded: for=203.0.113.9;host=\"x\\\",for=1.1.1.1;a=\""), found);
+    assert_string_equal(ADDRESS("Forwarded: for=203.0.113.9;host=\"x\\\\\""), found);
+    /* The pair of a quote is not in the text that a client has sent before. */
+    assert_string_equal(ADDRESS("Forwarded: for=1.1.1.1;a=\", for=203.0.113.9"), found);
+    assert_string_equal(ADDRESS("Forwarded: for=203.0.113.9, for=1.1.1.1;a=\""),
+                        "10.0.0.1 GET /auth");
+    assert_string_equal(origin_of("\nFORWARDED: for=\"203.0.113.9\"\n",
+                                  &(struct http_origin_fields){.address = "forwarded"}),
+                        found);
+    assert_string_equal(origin_of("\nFromClien: 203.0.113.9\n",
+                                  &(struct http_origin_fields){.address = "FromClien"}),
+                        found);
+}
+
 TEST(test_a_request_that_says_two_things_is_refused)
 {
     const struct http_origin_fields pinned = {"x-real-ip", "x-forwarded-uri", NULL};

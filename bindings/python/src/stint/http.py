@@ -208,9 +208,26 @@ class Proxies:
         return any(number >> rest == network for network, rest in self.networks)
 
 
+def _cut_last(text: str, separator: str) -> tuple[str, str]:
+    """The text before the last separator outside quotes, and the text after it.
+
+    All of the text is after it where a quote has no pair. Pairs are found from the right, as a
+    client's own text may be on the left of what its proxy has added.
+    """
+    is_quoted = False
+    for at in range(len(text) - 1, -1, -1):
+        if text[at] == separator and not is_quoted:
+            return text[:at], text[at + 1 :]
+        if text[at] == '"':
+            is_escaped = (at - len(text[:at].rstrip("\\"))) % 2 == 1
+            is_quoted = not is_quoted or is_escaped
+    return "", text
+
+
 def _forwarded_for(element: str) -> str:
     """The address in an element of Forwarded (RFC 7239); "" without one."""
-    for pair in reversed(element.split(";")):
+    while element:
+        element, pair = _cut_last(element, ";")
         pair = pair.strip(" \t")
         if pair[:4].lower() == "for=":
             value = pair[4:]
@@ -223,7 +240,7 @@ def _elements(lines: Sequence[str]) -> Generator[str, None, None]:
     for line in reversed(lines):
         rest = line[-FIELD_MAX:].rstrip(", \t")
         while rest:
-            rest, _, element = rest.rpartition(",")
+            rest, element = _cut_last(rest, ",")
             yield element.strip(" \t")
             rest = rest.rstrip(", \t")
 
