@@ -467,6 +467,7 @@ static void begin(struct http_reader *reader)
     reader->line = LINE_EMPTY;
     reader->extra_bytes = 0;
     reader->line_len = 0;
+    reader->parser.method = 0; /* a request without one is not a HEAD like the one before it */
     reader->has_begun = reader->is_field_open = reader->is_head_whole = reader->is_whole = false;
 }
 

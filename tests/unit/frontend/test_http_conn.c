@@ -304,6 +304,21 @@ TEST(an_answer_to_head_has_no_body)
     assert_memory_equal(answers + strlen(answers) - 4, "\r\n\r\n", 4);
 }
 
+/* The request whose method is unknown is not the HEAD before it. */
+TEST(an_answer_after_one_to_head_has_a_body)
+{
+    static const char *const unknown[] = {"FOO / HTTP/1.1\r\n", "\r\nPO"};
+    for (size_t i = 0; i < N(unknown); i++) {
+        feed("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_string_equal(statuses_in(all_output(), true), "200");
+        feed(unknown[i]);
+        conn->ops->expire(conn, t.s.now_ns);
+        assert_string_equal(statuses_in(all_output(), false), i == 0 ? "501" : "408");
+        hang_up();
+        dial();
+    }
+}
+
 TEST(an_answer_has_its_date_and_says_whether_the_connection_stays)
 {
     http_frontend_set_date(t.frontend, 784111777);
