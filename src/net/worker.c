@@ -249,14 +249,22 @@ static void renew_tls(struct worker *worker)
     worker->tls = tls;
 }
 
+/* A call of gRPC is not a request of its connection: many are open at a time. */
+static void set_call_time(struct grpc_frontend *grpc, const struct stream_limits *limits)
+{
+    grpc_frontend_set_call_time(grpc, limits->request_ns > 0 ? limits->request_ns : NS_PER_YEAR);
+}
+
 static void renew_stream_limits(struct worker *worker)
 {
     struct stream_limits *limits =
         atomic_exchange_explicit(&worker->new_stream_limits, NULL, memory_order_acq_rel);
-    if (limits != NULL) {
-        streams_set_limits(worker->streams[METRICS_RESP], limits);
-        streams_set_limits(worker->streams[METRICS_GRPC], limits);
-    }
+    if (limits == NULL)
+        return;
+    streams_set_limits(worker->streams[METRICS_RESP], limits);
+    streams_set_limits(worker->streams[METRICS_GRPC], limits);
+    if (worker->grpc != NULL)
+        set_call_time(worker->grpc, limits);
     free(limits);
 }
 
@@ -375,7 +383,10 @@ static bool open_grpc(struct worker *worker)
         .is_ready = is_ready,
         .arg = worker,
     });
-    return worker->grpc != NULL && open_streams(worker, METRICS_GRPC);
+    if (worker->grpc == NULL)
+        return false;
+    set_call_time(worker->grpc, &options->stream_limits);
+    return open_streams(worker, METRICS_GRPC);
 }
 
 static bool open_http(struct worker *worker)

@@ -48,7 +48,7 @@ void worker_move_to(struct worker *worker, enum worker_stage stage);
 void worker_wake(struct worker *worker);
 /* For connections from now on. Takes over the reference. */
 void worker_set_tls(struct worker *worker, struct tls *tls);
-/* For all connections of RESP, from now on. Copied. */
+/* For all connections of RESP and gRPC, from now on. Copied. */
 void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits);
 
 /* False: its listening sockets may be closed. */

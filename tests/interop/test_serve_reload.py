@@ -241,6 +241,21 @@ def test_settings_of_the_config_file_are_put_in_force(tmp_path):
         assert "needs_restart" not in server.log
 
 
+@pytest.mark.parametrize("frontend, begun", [
+    ("resp", b"*1\r\n"), ("grpc", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0")])
+def test_a_shorter_request_time_ends_what_does_not_come(frontend, begun, tmp_path):
+    config = config_of(tmp_path, "request_time: 1h\nwatch: 0\n")
+    with Server("--config", config) as server:
+        config.write_text("request_time: 1s\nwatch: 0\n")
+        server.tell(signal.SIGHUP)
+        server.wait_for("info reloaded")
+        with server.connect(frontend) as client:
+            client.sock.sendall(begun)
+            while client.sock.recv(4096):
+                pass
+        assert "needs_restart" not in server.log
+
+
 def test_what_needs_a_restart_is_named_and_stays(tmp_path):
     config = config_of(tmp_path, "workers: 1\nwatch: 0\n")
     tokens = tmp_path / "tokens"

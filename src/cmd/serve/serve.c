@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "backend/redis/pool_backend.h"
 #include "base/buf.h"
-#include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
@@ -171,7 +170,6 @@ static void set_grpc(const struct serve_settings *settings, struct server_option
         .streams = settings->grpc_streams,
         .output_bytes = settings->grpc_output_size,
         .idle_frames = settings->grpc_idle_frames,
-        .call_ns = settings->request_time > 0 ? settings->request_time : NS_PER_YEAR,
         .age_ns = settings->grpc_age,
         .age_grace_ns = settings->grpc_age_grace,
     };

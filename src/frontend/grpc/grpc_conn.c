@@ -554,10 +554,9 @@ static bool open_session(struct grpc_conn *conn)
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)frontend->limits.header_bytes},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
-    if (nghttp2_session_server_new2(&conn->session, frontend->callbacks, conn,
-                                    frontend->options_of_session) != 0)
-        return false;
-    return nghttp2_submit_settings(conn->session, NGHTTP2_FLAG_NONE, settings,
+    return nghttp2_session_server_new2(&conn->session, frontend->callbacks, conn,
+                                       frontend->options_of_session) == 0 &&
+           nghttp2_submit_settings(conn->session, NGHTTP2_FLAG_NONE, settings,
                                    sizeof(settings) / sizeof(settings[0])) == 0 &&
            nghttp2_session_set_local_window_size(conn->session, NGHTTP2_FLAG_NONE, 0,
                                                  GRPC_WINDOW) == 0;
@@ -665,11 +664,9 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
     struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
-    if (!conn->is_fed)
-        conn->work = 0;
+    conn->work = conn->is_fed ? conn->work : 0;
     conn->is_fed = true;
-    conn->now_ns = now_ns;
-    conn->heard_ns = now_ns;
+    conn->now_ns = conn->heard_ns = now_ns;
     conn->is_pinged = false;
     if (conn->rest.end == 0)
         bytes = take_turn(conn, bytes);
@@ -827,8 +824,8 @@ struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uin
     conn->peer_len = access_keep_peer(conn->peer, peer);
     conn->now_ns = conn->idle_seen_ns = conn->heard_ns = now_ns;
     conn->age_at_ns = leave_age(frontend, now_ns);
-    conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;
-    conn->waits_end_ns = STINT_NEVER_NS;
+    conn->grace_at_ns = conn->notice_at_ns = STINT_NEVER_NS;
+    conn->watch_at_ns = conn->waits_end_ns = STINT_NEVER_NS;
     if (!open_session(conn)) {
         free_conn(&conn->conn);
         return NULL;
@@ -861,8 +858,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
     frontend->clock = server_state_clock(service_server_state(options->service));
     frontend->tracer = service_tracer(options->service);
     frontend->limits = limits_of(options->limits);
-    if (options->form == NULL)
-        frontend->options.form = &plain;
+    frontend->options.form = options->form != NULL ? options->form : &plain;
     struct metrics *metrics = server_state_metrics(service_server_state(options->service));
     if (metrics != NULL)
         frontend->metrics = metrics_worker(metrics, service_worker(options->service));
@@ -891,6 +887,11 @@ void grpc_frontend_free(struct grpc_frontend *frontend)
     free(frontend->reflection);
     access_unref(frontend->tokens);
     free(frontend);
+}
+
+void grpc_frontend_set_call_time(struct grpc_frontend *frontend, uint64_t call_ns)
+{
+    frontend->limits.call_ns = call_ns;
 }
 
 void grpc_frontend_drain(struct grpc_frontend *frontend)

@@ -53,6 +53,8 @@ struct grpc_frontend *
 grpc_frontend_new(const struct grpc_frontend_options *options); /* NULL: no memory */
 void grpc_frontend_free(struct grpc_frontend *frontend);        /* after its connections; may be
                                                                  * NULL */
+/* limits.call_ns, for open calls as well: from the next check of their connections on. */
+void grpc_frontend_set_call_time(struct grpc_frontend *frontend, uint64_t call_ns);
 /* From now on health reports NOT_SERVING. */
 void grpc_frontend_drain(struct grpc_frontend *frontend);
 

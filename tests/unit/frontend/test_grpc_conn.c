@@ -367,6 +367,13 @@ TEST(a_request_that_does_not_end_is_ended)
     assert_false(is_over(grpc));
     assert_false(grpc->conn->ops->is_busy(grpc->conn));
     assert_int_equal(grpc->conn->ops->deadline(grpc->conn), STINT_NEVER_NS);
+
+    grpc_frontend_set_call_time(grpc->frontend, 2 * S);
+    heard = call_with(grpc, fields, N(fields), span_of("\0\0", 2), true);
+    exchange(grpc);
+    pass(grpc, 2 * S);
+    exchange(grpc);
+    assert_status(heard, GRPC_DEADLINE_EXCEEDED, "the request does not end");
 }
 
 /* ---- Compression ----------------------------------------------------------------------------- */
