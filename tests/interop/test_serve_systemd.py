@@ -168,6 +168,28 @@ def test_sockets_come_by_their_names(tmp_path):
     local.close()
 
 
+def test_a_successor_keeps_the_sockets_of_systemd(tmp_path):
+    """It serves them instead of the configured ones, and does not remove their paths either."""
+    http = socket.create_server(("127.0.0.1", 0))
+    local = socket.socket(socket.AF_UNIX)
+    path = tmp_path / "resp.sock"
+    local.bind(str(path))
+    local.listen()
+    options = ["--resp", f"unix:{path}", "--http", f"127.0.0.1:{free_port()}", "--state",
+               tmp_path / "state", "--grpc", "off"]
+    old = activated([local.fileno(), http.fileno()], ["resp", "http"], *options)
+    with Server(*options, "--replace", ports=False) as new, old:
+        assert old.wait() == 0
+        assert new.frontends == old.frontends
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            assert Resp(client).ask("PING") == "PONG"
+        assert urllib.request.urlopen(new.url("/healthz"), timeout=20).status == 200
+    assert path.exists()
+    http.close()
+    local.close()
+
+
 def test_a_socket_without_a_ports_name_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         script = ("import os,sys; os.environ['LISTEN_PID']=str(os.getpid()); "

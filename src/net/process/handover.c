@@ -176,7 +176,7 @@ static int control_connect(const char *path, int *fd, struct stint_error *error)
 /* The messages of a handover: records of one size, some with a descriptor. */
 
 #define MESSAGE_TAKE "take/2"     /* successor: requests the sockets; with its state file */
-#define MESSAGE_SOCKET "socket"   /* for each: its port's name, and a descriptor */
+#define MESSAGE_SOCKET "socket"   /* for each: its port, and a descriptor */
 #define MESSAGE_CONTROL "control" /* the socket at which successors connect */
 #define MESSAGE_ALL "all"         /* no more descriptors follow */
 #define MESSAGE_SERVING "serving" /* successor: answers requests now */
@@ -196,10 +196,16 @@ struct message_state {
     uint64_t device, inode;
 };
 
+struct message_socket {
+    char port[15];        /* its name */
+    uint8_t is_activated; /* 0 or 1 */
+};
+
 struct message {
     char verb[16];
     union {
-        char word[16]; /* the name of a port, or a reason */
+        char word[16]; /* a reason */
+        struct message_socket socket;
         struct message_state state;
         uint64_t pid;
     };
@@ -379,10 +385,11 @@ static void keep_listener(const struct message *message, int fd, struct listener
                           size_t most, size_t *n_given)
 {
     enum port port;
-    char name[sizeof(message->word) + 1] = "";
-    memcpy(name, message->word, sizeof(message->word));
+    char name[sizeof(message->socket.port) + 1] = "";
+    memcpy(name, message->socket.port, sizeof(message->socket.port));
     if (*n_given < most && port_of_name(name, &port))
-        given[(*n_given)++] = (struct listener_given){.fd = fd, .port = port};
+        given[(*n_given)++] = (struct listener_given){
+            .fd = fd, .port = port, .is_activated = message->socket.is_activated != 0};
     else
         close(fd); /* a port that this version does not know */
 }
@@ -582,6 +589,7 @@ static bool send_next(const struct successor *successor)
     if (successor->n_sent < listeners->n_all) {
         const struct listener *listener = &listeners->all[successor->n_sent];
         message = message_of(MESSAGE_SOCKET, port_name(listener->port));
+        message.socket.is_activated = listener->is_activated;
         fd = listener->fd;
     } else if (successor->n_sent == listeners->n_all) {
         message = message_of(MESSAGE_CONTROL, NULL);
