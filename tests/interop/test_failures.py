@@ -33,6 +33,8 @@ ROWS = [
      "a file that is no socket; remove it, or choose another path with --resp"),
     (["serve", *ONE, "--control", "{folder}/none/socket"], 1,
      MISSING + ", or choose another with --control"),
+    (["serve", *ONE, "--control", "{folder}/lines"], 1,
+     "a file that is no socket; remove it, or choose another path with --control"),
     (["serve", *OFF[2:], "--insecure", "--resp", "192.0.2.1:7379"], 1,
      "; give an interface of this machine that address, or choose another with --resp"),
     # Files.

@@ -105,7 +105,7 @@ static int remove_stale(const struct endpoint *endpoint, const char *setting,
     if (lstat(address->sun_path, &status) != 0)
         return errno == ENOENT ? 0 : fail(-1, endpoint, setting, error);
     if (!S_ISSOCK(status.st_mode))
-        return err_set(error, STINT_E_BUSY,
+        return err_set(error, STINT_E_MISMATCH,
                        "cannot listen at unix:%s: there is a file that is no socket; remove it, or "
                        "choose another path with --%s",
                        address->sun_path, setting);

@@ -35,7 +35,7 @@ bool endpoint_is_local(const struct sockaddr *address);
  * One listening socket: bound, with its queue, not blocking, closed on exec. `setting` chooses the
  * address, for messages: "http" of --http. The descriptor, or STINT_E_BUSY where the address is in
  * use, STINT_E_SYSTEM. A Unix socket without a listener is replaced; a path that is not a socket is
- * left unchanged.
+ * left unchanged: STINT_E_MISMATCH.
  */
 int bind_socket(const struct endpoint *endpoint, const char *setting, struct stint_error *error);
 

@@ -66,8 +66,7 @@ bool port_of_name(const char *name, enum port *port);
 bool port_is_tls(enum port port);
 
 /*
- * Opens all of them, or none: STINT_E_BUSY for an address in use, STINT_E_SYSTEM. Takes over the
- * given descriptors.
+ * Opens all of them, or none: an error of bind_socket(). Takes over the given descriptors.
  */
 int listeners_open(struct listeners *listeners, const struct listeners_wanted *wanted,
                    struct stint_error *error);
