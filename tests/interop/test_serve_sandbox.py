@@ -183,6 +183,8 @@ def test_state_is_kept_over_restart_handover_and_successor(tmp_path):
         with old:
             assert old.process.wait(30) == 0
         assert left(new) == [0, 5, 2]
+        starter, = children(new.pid)
+        own = os.readlink(f"/proc/{starter}/fd/3")  # the starter's end of its pair
         new.tell(signal.SIGUSR2)
         new.wait_for("handed_over")
         assert new.process.wait(30) == 0
@@ -191,6 +193,7 @@ def test_state_is_kept_over_restart_handover_and_successor(tmp_path):
         try:
             assert status_of(successor)["Seccomp"] == "2"
             assert left(new) == [0, 5, 1]
+            assert own.startswith("socket:") and own not in links(successor)
         finally:
             os.kill(successor, signal.SIGTERM)
         new.wait_for("stopped", times=2)
@@ -199,6 +202,11 @@ def test_state_is_kept_over_restart_handover_and_successor(tmp_path):
 def children(pid):
     return [int(child) for thread in threads(pid) for child in
             Path(f"/proc/{pid}/task/{thread}/children").read_text().split()]
+
+
+def links(pid):
+    """What its descriptors are."""
+    return {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def test_the_starter_goes_with_its_server(tmp_path):

@@ -8,6 +8,7 @@
 #include "net/listen/endpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -838,6 +839,7 @@ static _Noreturn void be_respawn_helper(struct duty *duty)
     prctl(PR_SET_NAME, "stint respawn");
     /* Other inherited descriptors must not stay open in this process. */
     duty->server = dup2(duty->server, STDERR_FILENO + 1);
+    fcntl(duty->server, F_SETFD, FD_CLOEXEC); /* dup2() has cleared it */
     close_range(STDERR_FILENO + 2, ~0u, 0);
     duty->children = signalfd(-1, &child, SFD_CLOEXEC);
     struct pollfd polled[] = {{.fd = duty->server, .events = POLLIN},
