@@ -66,6 +66,11 @@ static inline size_t conn_limit(size_t limit, size_t otherwise)
     return limit > 0 ? limit : otherwise;
 }
 
+static inline void conn_end_input(struct conn *conn, uint64_t now_ns)
+{
+    (conn->ops->end_input != NULL ? conn->ops->end_input : conn->ops->drain)(conn, now_ns);
+}
+
 static inline void conn_wake(const struct conn *conn, uint64_t now_ns)
 {
     if (conn->woken != NULL)

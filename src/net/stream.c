@@ -359,9 +359,8 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
         timing_end(&timing, home->options.metrics);
         metrics_count(home->options.metrics, home->options.frontend, METRICS_BYTES_IN, (size_t)len);
     } else if (len == 0) { /* the peer may have closed only its sending side: it gets answers */
-        const struct conn_ops *ops = stream->conn->ops;
         stream->is_at_end = true;
-        (ops->end_input != NULL ? ops->end_input : ops->drain)(stream->conn, *now_ns);
+        conn_end_input(stream->conn, *now_ns);
     } else if (errno != EAGAIN && errno != EINTR) {
         end(stream);
         return false;

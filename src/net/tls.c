@@ -251,7 +251,7 @@ static void decrypt(struct tls_conn *tls, uint64_t now_ns)
         if (len > 0)
             inner->ops->feed(inner, span_of(text, (size_t)len), now_ns);
         else if (len == 0) {
-            inner->ops->drain(inner, now_ns); /* the peer sends no more, but may still read */
+            conn_end_input(inner, now_ns); /* the peer sends no more, but may still read */
             break;
         } else if (len == GNUTLS_E_AGAIN)
             break;
@@ -369,15 +369,26 @@ static bool tls_is_over(const struct conn *conn)
     return tls_of_const(conn)->is_over;
 }
 
-static void tls_drain(struct conn *conn, uint64_t now_ns)
+static void pass_end(struct tls_conn *tls, void (*end)(struct conn *inner, uint64_t now_ns),
+                     uint64_t now_ns)
 {
-    struct tls_conn *tls = tls_of(conn);
     if (!tls->is_handshaken) { /* no request has come */
         tls->is_over = true;
         return;
     }
-    tls->options.inner->ops->drain(tls->options.inner, now_ns);
+    end(tls->options.inner, now_ns);
     encrypt(tls, now_ns);
+}
+
+static void tls_drain(struct conn *conn, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    pass_end(tls, tls->options.inner->ops->drain, now_ns);
+}
+
+static void tls_end_input(struct conn *conn, uint64_t now_ns)
+{
+    pass_end(tls_of(conn), conn_end_input, now_ns);
 }
 
 static bool tls_is_busy(const struct conn *conn)
@@ -414,6 +425,7 @@ static const struct conn_ops tls_ops = {
     .expire = tls_expire,
     .is_over = tls_is_over,
     .drain = tls_drain,
+    .end_input = tls_end_input,
     .is_busy = tls_is_busy,
     .held = tls_held,
     .free = tls_free,

@@ -21,6 +21,7 @@ static struct {
     struct conn conn;
     uint64_t replies; /* bytes still to send */
     size_t heard;
+    unsigned drains, ends; /* calls of these operations */
 } inner;
 
 static void inner_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
@@ -48,6 +49,18 @@ static void inner_wake(struct conn *conn, uint64_t now_ns)
     (void)conn, (void)now_ns;
 }
 
+static void inner_drain(struct conn *conn, uint64_t now_ns)
+{
+    (void)conn, (void)now_ns;
+    inner.drains++;
+}
+
+static void inner_end_input(struct conn *conn, uint64_t now_ns)
+{
+    (void)conn, (void)now_ns;
+    inner.ends++;
+}
+
 static bool inner_is_over(const struct conn *conn)
 {
     (void)conn;
@@ -71,6 +84,8 @@ static const struct conn_ops inner_ops = {
     .sent = inner_sent,
     .wake = inner_wake,
     .is_over = inner_is_over,
+    .drain = inner_drain,
+    .end_input = inner_end_input,
     .held = inner_held,
     .free = inner_free,
 };
@@ -222,5 +237,19 @@ TEST(a_slow_reader_holds_what_it_has_not_read)
         byte_queue_clear(&client.in, 0);
     }
     assert_int_equal(conn->ops->held(conn), 0);
+    conn->ops->free(conn);
+}
+
+TEST(the_end_of_the_input_is_not_the_end_of_the_server)
+{
+    struct conn *conn = connect_client();
+    gnutls_bye(client.session, GNUTLS_SHUT_WR);
+    move(conn, SIZE_MAX);
+    assert_int_equal(inner.ends, 1);
+    conn_end_input(conn, 0);
+    assert_int_equal(inner.ends, 2);
+    assert_int_equal(inner.drains, 0);
+    conn->ops->drain(conn, 0);
+    assert_int_equal(inner.drains, 1);
     conn->ops->free(conn);
 }
