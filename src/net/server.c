@@ -25,7 +25,7 @@
 
 #define SECOND_MS 1000
 #define EXPIRE_SLOTS_MAX (UINT64_C(1) << 20) /* of the tickets' ring, each second */
-#define STUCK_NS (10 * NS_PER_S)             /* time since a worker last ran its loop */
+#define STUCK_MS 10000                       /* in which this loop runs and a worker's does not */
 #define END_MS 2000                          /* for workers to close what is open */
 
 enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
@@ -73,7 +73,7 @@ struct server {
     bool is_sending_last;                  /* the workers have ended, and the exporter drains */
     struct worker *workers[WORKERS_MAX];
     unsigned n_workers;
-    bool are_stuck[WORKERS_MAX]; /* as reported in the log */
+    uint64_t beats[WORKERS_MAX], silent_ms[WORKERS_MAX]; /* at the last check; since they changed */
     struct eviction_report evictions;
     uint64_t watchdog_ms;
     enum worker_stage stage;
@@ -560,16 +560,19 @@ static void on_signal(uv_signal_t *signal, int number)
         log_line(server->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", error.message));
 }
 
-static bool are_workers_alive(struct server *server, uint64_t now_ns)
+/* Counts turns of this loop: a clock also runs while the whole machine stands. */
+static bool are_workers_alive(struct server *server)
 {
+    uint64_t turn_ms = uv_timer_get_repeat(&server->second);
     bool are_alive = true;
     for (unsigned i = 0; i < server->n_workers; i++) {
-        bool is_stuck = !worker_has_ended(server->workers[i]) &&
-                        worker_beat_ns(server->workers[i]) + STUCK_NS < now_ns;
-        if (is_stuck && !server->are_stuck[i])
+        uint64_t beats = worker_beats(server->workers[i]), silent_ms = server->silent_ms[i];
+        bool is_silent = beats == server->beats[i] && !worker_has_ended(server->workers[i]);
+        server->beats[i] = beats;
+        server->silent_ms[i] = is_silent ? silent_ms + turn_ms : 0;
+        if (silent_ms < STUCK_MS && server->silent_ms[i] >= STUCK_MS)
             log_line(server->options.log, LOG_WORKER_STUCK, LOG_NUMBER("worker", i));
-        server->are_stuck[i] = is_stuck;
-        are_alive = are_alive && !is_stuck;
+        are_alive = are_alive && server->silent_ms[i] < STUCK_MS;
     }
     return are_alive;
 }
@@ -580,7 +583,7 @@ static void on_second(uv_timer_t *timer)
     struct server *server = timer->data;
     struct server_clock *clock = server_state_clock(server->options.server_state);
     uint64_t now_ns = server_clock_io_now(clock);
-    bool are_alive = are_workers_alive(server, now_ns);
+    bool are_alive = are_workers_alive(server);
     metrics_tick(server_state_metrics(server->options.server_state), now_ns);
     server_clock_expire(clock, EXPIRE_SLOTS_MAX);
     eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);

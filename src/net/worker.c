@@ -47,7 +47,7 @@ struct worker {
     _Atomic(enum worker_stage) wanted_stage;
     _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
     _Atomic(struct stream_limits *) new_stream_limits; /* the same */
-    _Atomic uint64_t beat_ns;
+    _Atomic uint64_t beats;
     atomic_bool accepts_no_more, has_ended;
     bool is_open;        /* the handles of the loop are open */
     bool is_giving_back; /* the stores are being drained */
@@ -295,7 +295,7 @@ static void on_beat(uv_timer_t *beat)
 {
     struct worker *worker = beat->data;
     uint64_t now_ns = io_now(worker);
-    atomic_store_explicit(&worker->beat_ns, now_ns, memory_order_release);
+    atomic_fetch_add_explicit(&worker->beats, 1, memory_order_release);
     if (worker->service != NULL) {
         service_renew_rules(worker->service);
         if (worker->stage < WORKER_DRAINS) /* its stores are about to be closed */
@@ -611,7 +611,7 @@ bool worker_has_ended(const struct worker *worker)
     return atomic_load_explicit(&worker->has_ended, memory_order_acquire);
 }
 
-uint64_t worker_beat_ns(const struct worker *worker)
+uint64_t worker_beats(const struct worker *worker)
 {
-    return atomic_load_explicit(&worker->beat_ns, memory_order_acquire);
+    return atomic_load_explicit(&worker->beats, memory_order_acquire);
 }

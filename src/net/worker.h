@@ -54,7 +54,7 @@ void worker_set_stream_limits(struct worker *worker, const struct stream_limits 
 /* False: its listening sockets may be closed. */
 bool worker_accepts(const struct worker *worker);
 bool worker_has_ended(const struct worker *worker);
-/* When it last ran its loop: at most half a second ago, unless it is stuck. */
-uint64_t worker_beat_ns(const struct worker *worker);
+/* Grows each half second, unless it is stuck. */
+uint64_t worker_beats(const struct worker *worker);
 
 #endif
