@@ -15,7 +15,6 @@
 #include "service/top_keys.h"
 
 #include <assert.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -365,16 +364,12 @@ static const struct setting settings[] = {
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-/* By a pattern of the shell, as in Redis, in any case; longer patterns match nothing. */
+/* By its name or "*". Patterns like those of Redis would take long, as a command may have many. */
 static bool is_wanted(const struct resp_call *call, const char *name)
 {
-    char pattern[64];
-    for (size_t i = 2; i < call->n_args; i++) {
-        int len = call->args[i].len < sizeof(pattern) ? (int)call->args[i].len : 0;
-        snprintf(pattern, sizeof(pattern), "%.*s", len, (const char *)call->args[i].ptr);
-        if (fnmatch(pattern, name, FNM_CASEFOLD) == 0)
+    for (size_t i = 2; i < call->n_args; i++)
+        if (resp_word_is(call->args[i], name) || resp_word_is(call->args[i], "*"))
             return true;
-    }
     return false;
 }
 

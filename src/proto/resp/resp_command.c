@@ -43,7 +43,7 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
     [RESP_CLIENT] = COMMAND("client", -2, FAST, NO_KEYS,
         "<ID | INFO | GETNAME | SETNAME name | SETINFO attribute text | NO-EVICT | NO-TOUCH>",
         "Information on this connection"),
-    [RESP_CONFIG] = COMMAND("config", -2, READONLY, NO_KEYS, "GET pattern [pattern ...]",
+    [RESP_CONFIG] = COMMAND("config", -2, READONLY, NO_KEYS, "GET name [name ...]",
         "Settings that clients read"),
     [RESP_EXISTS] = COMMAND("exists", -2, READONLY | FAST, ALL_KEYS, "key [key ...]",
         "How many of the keys of CL.THROTTLE have a state"),
