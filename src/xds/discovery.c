@@ -164,16 +164,21 @@ static int resource_file(struct span resource, const char *url, size_t position,
 int discovery_files(struct span message, const char *url, struct arena *arena,
                     struct rules_file *files, size_t *n_files, struct stint_error *error)
 {
-    struct span resource;
+    struct wire_value value;
     int number, code = 0;
     size_t n = 0;
-    while (code == 0 && (number = next_resource(&message, &resource)) != 0) {
+    while (code == 0 && (number = wire_read(&response_message, &message, &value)) != 0) {
         if (number < 0)
             return err_set(error, STINT_E_SYNTAX,
                            "malformed protobuf: expected a DiscoveryResponse");
+        if (number == RESPONSE_TYPE && !span_equals(value.bytes, RATE_LIMIT_CONFIG_TYPE))
+            return err_set(error, STINT_E_SYNTAX, "expected resources of type %s, found \"%s\"",
+                           RATE_LIMIT_CONFIG_TYPE, quoted_text(value.bytes).text);
+        if (number != RESPONSE_RESOURCES)
+            continue;
         if (n == DISCOVERY_RESOURCES_MAX)
             return err_set(error, STINT_E_RANGE, "more than %d resources", DISCOVERY_RESOURCES_MAX);
-        code = resource_file(resource, url, n, arena, &files[n], error);
+        code = resource_file(value.bytes, url, n, arena, &files[n], error);
         n++;
     }
     if (code == 0)

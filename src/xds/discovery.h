@@ -46,8 +46,8 @@ int discovery_response_read(struct span message, struct discovery_response *resp
  * The resources of a response as files for rules_load(); their paths begin with `url` and are in
  * the arena, and their texts are in the message. Adds at most DISCOVERY_RESOURCES_MAX to `files`,
  * and none with a code.
- * STINT_E_SYNTAX: a resource of another type, or malformed; STINT_E_RANGE: too many;
- * STINT_E_SYSTEM: no memory.
+ * STINT_E_SYNTAX: the response or a resource is of another type, or malformed; STINT_E_RANGE: too
+ * many; STINT_E_SYSTEM: no memory.
  */
 int discovery_files(struct span message, const char *url, struct arena *arena,
                     struct rules_file *files, size_t *n_files, struct stint_error *error);

@@ -102,6 +102,22 @@ TEST(another_type_is_refused)
     arena_free(&arena);
 }
 
+/* It has no rules, but does not say that there are none. */
+TEST(a_response_of_another_type_is_refused)
+{
+    struct arena arena = {0};
+    struct wire message = {.len = 0};
+    size_t n_files = 0;
+    wire_text(&message, 4, RATE_LIMIT_CONFIG_TYPE);
+    assert_int_equal(discovery_files(wired(&message), "xds://p:1", &arena, NULL, &n_files, &error),
+                     0);
+    wire_text(&message, 4, "type.googleapis.com/envoy.config.cluster.v3.Cluster");
+    assert_int_equal(discovery_files(wired(&message), "xds://p:1", &arena, NULL, &n_files, &error),
+                     STINT_E_SYNTAX);
+    assert_non_null(strstr(error.message, "found \"type.googleapis.com/envoy.config.cluster"));
+    arena_free(&arena);
+}
+
 TEST(equal_resources_are_the_same_whatever_the_version)
 {
     struct wire a = {.len = 0}, b = {.len = 0}, c = {.len = 0};
