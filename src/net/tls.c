@@ -157,6 +157,8 @@ static bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *s
 /* ---- Connections ----------------------------------------------------------------------------- */
 
 #define OUTPUT_MAX 65536 /* of records, above which no more are made */
+/* GnuTLS keeps the bytes of a handshake message until it is whole, which may have 16 MiB. */
+#define KEPT_MAX 65536
 
 struct tls_conn {
     struct conn conn;
@@ -164,6 +166,7 @@ struct tls_conn {
     gnutls_session_t session;
     struct span fed;          /* the unread part during a feed */
     struct byte_queue output; /* records */
+    size_t kept;              /* bytes that GnuTLS was given since it has last returned any */
     bool is_handshaken, is_over;
     bool is_woken; /* the inner connection needs a call of wake() */
 };
@@ -189,6 +192,7 @@ static ssize_t pull(gnutls_transport_ptr_t transport, void *bytes, size_t size)
     }
     size_t len = size < tls->fed.len ? size : tls->fed.len;
     memcpy(bytes, tls->fed.ptr, len);
+    tls->kept += len;
     tls->fed = span_of(tls->fed.ptr + len, tls->fed.len - len);
     return (ssize_t)len;
 }
@@ -234,9 +238,10 @@ static void shake_hands(struct tls_conn *tls)
     do
         code = gnutls_handshake(tls->session);
     while (code == GNUTLS_E_WARNING_ALERT_RECEIVED || code == GNUTLS_E_INTERRUPTED);
-    if (code == GNUTLS_E_SUCCESS && speaks_protocol(tls))
+    if (code == GNUTLS_E_SUCCESS && speaks_protocol(tls)) {
         tls->is_handshaken = true;
-    else if (code == GNUTLS_E_SUCCESS)
+        tls->kept = 0;
+    } else if (code == GNUTLS_E_SUCCESS)
         fail(tls, GNUTLS_E_NO_APPLICATION_PROTOCOL);
     else if (!is_passing(code))
         fail(tls, code);
@@ -248,9 +253,10 @@ static void decrypt(struct tls_conn *tls, uint64_t now_ns)
     uint8_t text[RECORD_MAX];
     while (!tls->is_over) {
         ssize_t len = gnutls_record_recv(tls->session, text, sizeof(text));
-        if (len > 0)
+        if (len > 0) {
+            tls->kept = 0;
             inner->ops->feed(inner, span_of(text, (size_t)len), now_ns);
-        else if (len == 0) {
+        } else if (len == 0) {
             conn_end_input(inner, now_ns); /* the peer sends no more, but may still read */
             break;
         } else if (len == GNUTLS_E_AGAIN)
@@ -306,6 +312,8 @@ static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
         encrypt(tls, now_ns);
     }
     tls->fed = span_of(NULL, 0);
+    if (tls->kept > KEPT_MAX && !tls->is_over)
+        fail(tls, GNUTLS_E_HANDSHAKE_TOO_LARGE);
 }
 
 static struct span tls_output(struct conn *conn)
@@ -400,7 +408,7 @@ static bool tls_is_busy(const struct conn *conn)
 static size_t tls_held(const struct conn *conn)
 {
     const struct tls_conn *tls = tls_of_const(conn);
-    return tls->output.size + tls->options.inner->ops->held(tls->options.inner);
+    return tls->kept + tls->output.size + tls->options.inner->ops->held(tls->options.inner);
 }
 
 static void tls_free(struct conn *conn)

@@ -14,6 +14,8 @@
 #define UNSENT_MAX (256u << 10) /* of records: several times what the connection makes at once */
 
 static struct tls *tls;
+static struct metrics *metrics;
+static struct log *lines;
 
 /* ---- The connection inside ------------------------------------------------------------------- */
 
@@ -134,11 +136,21 @@ static void move(struct conn *conn, size_t most)
         conn->ops->sent(conn, len, 0);
 }
 
-static struct conn *connect_client(void)
+static struct conn *accept_client(void)
 {
-    const struct tls_conn_options options = {.tls = tls, .inner = &inner.conn};
+    const struct tls_conn_options options = {.tls = tls,
+                                             .inner = &inner.conn,
+                                             .log = lines,
+                                             .metrics = metrics_worker(metrics, 0),
+                                             .frontend = METRICS_RESP};
     struct conn *conn = tls_conn_new(&options);
     assert_non_null(conn);
+    return conn;
+}
+
+static struct conn *connect_client(void)
+{
+    struct conn *conn = accept_client();
     for (int i = 0; i < 10 && gnutls_handshake(client.session) != 0; i++)
         move(conn, SIZE_MAX);
     move(conn, SIZE_MAX);
@@ -197,6 +209,9 @@ SETUP
     certify();
     const struct tls_paths paths = {.certificate = certificate_path, .key = key_path};
     assert_int_equal(tls_load(&tls, &paths, &error), 0);
+    metrics = metrics_new(1);
+    lines = log_new(STDERR_FILENO, LOG_FORMAT_TEXT, LOG_LEVEL_ERROR);
+    assert_true(metrics != NULL && lines != NULL);
     memset(&inner, 0, sizeof(inner));
     inner.conn.ops = &inner_ops;
     assert_int_equal(gnutls_certificate_allocate_credentials(&client.credentials), 0);
@@ -214,6 +229,8 @@ TEARDOWN
     byte_queue_deinit(&client.in);
     byte_queue_deinit(&client.out);
     tls_unref(tls);
+    metrics_free(metrics);
+    log_free(lines);
     unlink(certificate_path);
     unlink(key_path);
     rmdir(folder);
@@ -251,5 +268,20 @@ TEST(the_end_of_the_input_is_not_the_end_of_the_server)
     assert_int_equal(inner.drains, 0);
     conn->ops->drain(conn, 0);
     assert_int_equal(inner.drains, 1);
+    conn->ops->free(conn);
+}
+
+/* Its length is 16 MB; the client sends it slowly. */
+TEST(an_incomplete_handshake_is_bounded_and_counted)
+{
+    static uint8_t record[5 + 16384] = {22, 3, 1, 16384 >> 8, 0, 1, 0xf4, 0x24, 0};
+    struct conn *conn = accept_client();
+    size_t n_records = 0;
+    for (; n_records < 100 && !conn->ops->is_over(conn); n_records++) {
+        assert_in_range(conn->ops->held(conn), 16384 * n_records, 100000);
+        conn->ops->feed(conn, span_of(record, sizeof(record)), 0);
+        memset(record + 5, 0, 4);
+    }
+    assert_int_equal(n_records, 4);
     conn->ops->free(conn);
 }
