@@ -80,7 +80,6 @@ static bool keep_right_to_bind(void)
 
 int user_become(const char *name, struct stint_error *error)
 {
-    errno = 0;
     const struct passwd *user = getpwnam(name);
     if (user == NULL)
         return err_set(error, STINT_E_MISMATCH, "user: there is no '%s' here", name);
