@@ -178,8 +178,7 @@ void label_wait(struct buf *buf, const struct stint_quota *quota)
         return;
     buf_add(buf,
             "Used units return after at most %s, so Retry-After can be %llu for a period of %s.",
-            length(longest_ns).of,
-            (unsigned long long)(longest_ns / NS_PER_S + (longest_ns % NS_PER_S != 0)),
+            length(longest_ns).of, (unsigned long long)ns_units_up(longest_ns, NS_PER_S),
             length(quota->period_ns).of);
     if (quota->algorithm != STINT_WINDOW)
         return;

@@ -14,6 +14,12 @@
 #define NS_PER_WEEK (7 * NS_PER_DAY)
 #define NS_PER_YEAR (365 * NS_PER_DAY)
 
+/* In whole units, such as NS_PER_S; rounded up. */
+static inline uint64_t ns_units_up(uint64_t ns, uint64_t unit_ns)
+{
+    return ns / unit_ns + (ns % unit_ns != 0);
+}
+
 /* What holds between machines allows for this: no clock is slower than at this part of another. */
 #define CLOCK_RATES_PERCENT 99
 

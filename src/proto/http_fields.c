@@ -24,14 +24,9 @@ unsigned http_style_named(struct span name)
     return 0;
 }
 
-static uint64_t seconds_up(uint64_t ns)
-{
-    return ns / NS_PER_S + (ns % NS_PER_S != 0);
-}
-
 uint64_t http_fields_retry_s(uint64_t wait_ns)
 {
-    return max_u64(1, seconds_up(wait_ns));
+    return max_u64(1, ns_units_up(wait_ns, NS_PER_S));
 }
 
 void http_answer_add(struct http_answer *answer, const char *name, const char *value)
@@ -83,7 +78,7 @@ static void write_standing(struct http_text *text, const struct target *status)
     uint64_t after_ns;
     write_parameter(text, ";r=", status->decision.remaining);
     if (http_fields_grows_after(status, &after_ns))
-        write_parameter(text, ";t=", seconds_up(after_ns));
+        write_parameter(text, ";t=", ns_units_up(after_ns, NS_PER_S));
 }
 
 /* Names have any length, and clients limit the length of a field. */
@@ -187,7 +182,7 @@ static void add_numbers(struct http_answer *answer, struct http_text *text, unsi
     uint64_t reset_ns = denies ? decision->retry_after_ns : decision->reset_after_ns;
     const char *limit = write_number(text, decision->limit);
     const char *remaining = write_number(text, decision->remaining);
-    const char *reset = write_number(text, seconds_up(reset_ns));
+    const char *reset = write_number(text, ns_units_up(reset_ns, NS_PER_S));
     if (styles & HTTP_STYLE_DRAFT_03) {
         http_answer_add(answer, "RateLimit-Limit", limit);
         http_answer_add(answer, "RateLimit-Remaining", remaining);

@@ -188,9 +188,8 @@ const char *format_duration(struct formatted *formatted, uint64_t ns)
 
 const char *format_seconds_up(struct formatted *formatted, uint64_t ns)
 {
-    return ns == STINT_NEVER_NS
-               ? put(formatted, "never")
-               : put(formatted, "%" PRIu64 " s", ns / NS_PER_S + (ns % NS_PER_S != 0));
+    return ns == STINT_NEVER_NS ? put(formatted, "never")
+                                : put(formatted, "%" PRIu64 " s", ns_units_up(ns, NS_PER_S));
 }
 
 const char *format_wait(struct formatted *formatted, uint64_t ns)

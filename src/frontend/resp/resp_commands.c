@@ -638,8 +638,7 @@ static void answer_ttl(struct resp_call *call)
     uint64_t left_ns = call->state->frontend->reply.expires_after_ns;
     uint64_t unit_ns = resp_command_id(call->command) == RESP_TTL ? NS_PER_S : NS_PER_MS;
     if (n_found > 0)
-        resp_write_integer(&call->state->out,
-                           (int64_t)(left_ns / unit_ns + (left_ns % unit_ns != 0)));
+        resp_write_integer(&call->state->out, (int64_t)ns_units_up(left_ns, unit_ns));
     else if (n_found == 0)
         resp_write_integer(&call->state->out, -2);
 }

@@ -205,11 +205,6 @@ int64_t resp_reply_ms(uint64_t ns)
     return ns == STINT_NEVER_NS ? -1 : (int64_t)resp_ms_of(ns);
 }
 
-static inline uint64_t seconds_up(uint64_t ns)
-{
-    return ns / NS_PER_S + (ns % NS_PER_S != 0);
-}
-
 /*
  * Texts that are constant, and are in every reply, are copied as a whole. The length of a bulk
  * string is checked.
@@ -252,8 +247,8 @@ void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
     uint8_t *at = put_integer(PUT(space, "*5\r\n"), decision->outcome != STINT_ALLOW);
     at = put_integer(at, decision->limit);
     at = put_integer(at, decision->remaining);
-    at = put_or_minus_one(at, waits, seconds_up(decision->retry_after_ns));
-    at = put_integer(at, seconds_up(decision->reset_after_ns));
+    at = put_or_minus_one(at, waits, ns_units_up(decision->retry_after_ns, NS_PER_S));
+    at = put_integer(at, ns_units_up(decision->reset_after_ns, NS_PER_S));
     writer->len += (size_t)(at - space);
 }
 
