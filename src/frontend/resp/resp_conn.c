@@ -30,7 +30,6 @@ struct resp_conn {
     struct resp_state state;
     struct resp_reader reader;
     struct byte_queue input;         /* an incomplete command, or complete ones that wait */
-    size_t sent;                     /* bytes of state.out that are sent */
     size_t ahead_bytes;              /* of the commands that have a pending request */
     struct resp_reader ahead_reader; /* of the command after them */
     bool has_yielded;                /* its turn was over with complete commands left */
@@ -38,7 +37,7 @@ struct resp_conn {
 
 static size_t unsent(const struct resp_conn *conn)
 {
-    return conn->state.out.len - conn->sent;
+    return byte_queue_len(&conn->state.out.queue);
 }
 
 static size_t waiting(const struct resp_conn *conn)
@@ -261,24 +260,13 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 static struct span output(struct conn *base)
 {
     const struct resp_conn *conn = (void *)base;
-    if (unsent(conn) == 0)
-        return span_of(NULL, 0);
-    return span_of(conn->state.out.bytes + conn->sent, unsent(conn));
+    return byte_queue_span(&conn->state.out.queue);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
     struct resp_conn *conn = (void *)base;
-    conn->sent += len;
-    if (unsent(conn) == 0) {
-        conn->state.out.len = conn->sent = 0;
-        if (conn->state.out.size > KEPT_BYTES)
-            resp_writer_deinit(&conn->state.out);
-    } else if (conn->sent > unsent(conn)) {
-        memmove(conn->state.out.bytes, conn->state.out.bytes + conn->sent, unsent(conn));
-        conn->state.out.len = unsent(conn);
-        conn->sent = 0;
-    }
+    byte_queue_take(&conn->state.out.queue, len, KEPT_BYTES);
     if (waiting(conn) > 0 && may_answer(conn) && conn_turn_is_over(base)) {
         conn->has_yielded = true;
     } else if (waiting(conn) > 0 || conn->state.is_draining) {
@@ -352,7 +340,7 @@ static bool is_busy(const struct conn *base)
 static size_t held(const struct conn *base)
 {
     const struct resp_conn *conn = (const void *)base;
-    return conn->input.size + conn->state.out.size;
+    return conn->input.size + conn->state.out.queue.size;
 }
 
 static void free_conn(struct conn *base)
@@ -363,7 +351,7 @@ static void free_conn(struct conn *base)
         service_drop(conn->state.frontend->service, *resp_pending_at(pending_requests, i));
     free(pending_requests->ring);
     byte_queue_deinit(&conn->input);
-    resp_writer_deinit(&conn->state.out);
+    byte_queue_deinit(&conn->state.out.queue);
     access_unref(conn->state.tokens);
     free(conn);
 }

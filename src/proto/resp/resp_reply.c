@@ -10,38 +10,11 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- The types of RESP ----------------------------------------------------------------------- */
 
-#define SIZE_FIRST 1024
 #define HEAD_MAX (1 + RESP_DIGITS_MAX + 2 + 1) /* type, digits, CR LF, a sign */
 #define DOUBLE_TEXT_SIZE 512                   /* of any double with three decimals */
-
-void resp_writer_deinit(struct resp_writer *writer)
-{
-    free(writer->bytes);
-    *writer = (struct resp_writer){.version = writer->version};
-}
-
-uint8_t *resp_writer_grow(struct resp_writer *writer, size_t n)
-{
-    size_t size = writer->size > 0 ? writer->size : SIZE_FIRST;
-    if (writer->failed || n > SIZE_MAX / 4 || writer->len > SIZE_MAX / 4) {
-        writer->failed = true;
-        return NULL;
-    }
-    while (size - writer->len < n)
-        size *= 2;
-    uint8_t *bytes = realloc(writer->bytes, size);
-    if (bytes == NULL) {
-        writer->failed = true;
-        return NULL;
-    }
-    writer->bytes = bytes;
-    writer->size = size;
-    return bytes + writer->len;
-}
 
 static inline uint8_t *put_end(uint8_t *at)
 {
@@ -57,7 +30,7 @@ static void write_head(struct resp_writer *writer, char type, uint64_t number)
         return;
     space[0] = (uint8_t)type;
     uint8_t *end = put_end(resp_number_write(space + 1, number));
-    writer->len += (size_t)(end - space);
+    writer->queue.end += (size_t)(end - space);
 }
 
 void resp_write_array(struct resp_writer *writer, size_t n)
@@ -83,7 +56,7 @@ void resp_write_integer(struct resp_writer *writer, int64_t number)
     if (number < 0)
         *at++ = '-';
     at = resp_number_write(at, number < 0 ? -(uint64_t)number : (uint64_t)number);
-    writer->len += (size_t)(put_end(at) - space);
+    writer->queue.end += (size_t)(put_end(at) - space);
 }
 
 static void write_string(struct resp_writer *writer, char type, struct span prefix,
@@ -99,7 +72,7 @@ static void write_string(struct resp_writer *writer, char type, struct span pref
     if (bytes.len > 0)
         memcpy(at, bytes.ptr, bytes.len);
     at = put_end(at + bytes.len);
-    writer->len += (size_t)(at - space);
+    writer->queue.end += (size_t)(at - space);
 }
 
 void resp_write_bulk(struct resp_writer *writer, struct span bytes)
@@ -136,7 +109,7 @@ static void write_raw(struct resp_writer *writer, const char *type, const char *
     memcpy(space, type, type_len);
     memcpy(space + type_len, text, len);
     put_end(space + type_len + len);
-    writer->len += type_len + len + 2;
+    writer->queue.end += type_len + len + 2;
 }
 
 void resp_write_simple(struct resp_writer *writer, const char *text)
@@ -177,7 +150,7 @@ void resp_write_error(struct resp_writer *writer, const char *word, const char *
         uint8_t c = (uint8_t)message[i];
         *at++ = c < 0x20 || c == 0x7f ? ' ' : c;
     }
-    writer->len += (size_t)(put_end(at) - space);
+    writer->queue.end += (size_t)(put_end(at) - space);
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
@@ -249,7 +222,7 @@ void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
     at = put_integer(at, decision->remaining);
     at = put_or_minus_one(at, waits, ns_units_up(decision->retry_after_ns, NS_PER_S));
     at = put_integer(at, ns_units_up(decision->reset_after_ns, NS_PER_S));
-    writer->len += (size_t)(at - space);
+    writer->queue.end += (size_t)(at - space);
 }
 
 #define FIGURES ((size_t)6)
@@ -279,7 +252,7 @@ static void write_metrics(struct resp_writer *writer, const struct stint_decisio
     at = put_or_minus_one(PUT_BULK(at, 9, "remaining"), !is_unlimited, decision->remaining);
     at = put_ms(PUT_BULK(at, 14, "retry_after_ms"), decision->retry_after_ns);
     at = put_ms(PUT_BULK(at, 14, "reset_after_ms"), decision->reset_after_ns);
-    writer->len += (size_t)(at - space);
+    writer->queue.end += (size_t)(at - space);
 }
 
 static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t at_ns)
@@ -291,7 +264,7 @@ static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t a
     at = resp_number_write(PUT(PUT_BULK(at, 2, "at"), "$"), resp_number_len(at_ns));
     at = resp_number_write(PUT(at, "\r\n"), at_ns);
     at = PUT(at, "\r\n");
-    writer->len += (size_t)(at - space);
+    writer->queue.end += (size_t)(at - space);
 }
 
 /* The members that only EXPLAIN has: of the quota and how it was applied, */

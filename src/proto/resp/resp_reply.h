@@ -3,7 +3,7 @@
 #ifndef STINT_PROTO_RESP_RESP_REPLY_H
 #define STINT_PROTO_RESP_RESP_REPLY_H
 
-#include "base/span.h"
+#include "base/byte_queue.h"
 #include "decide/reply.h"
 #include "decide/request.h"
 #include "proto/resp/resp_request.h"
@@ -13,28 +13,23 @@
 /* ---- The types of RESP ----------------------------------------------------------------------- */
 
 /*
- * The types of RESP, appended to memory that grows and is kept: after the first replies of a
- * connection, no memory is allocated. Without memory the writer fails permanently, and writes no
- * more: half a reply must not be followed by another.
+ * The types of RESP, appended to a queue. Without memory the writer fails permanently, and writes
+ * no more: half a reply must not be followed by another.
  */
 
 /* Zeroed, except the version, it is empty. */
 struct resp_writer {
-    uint8_t *bytes;
-    size_t len, size;
+    struct byte_queue queue;
     uint8_t version; /* 2 or 3 */
     bool failed;
 };
 
-void resp_writer_deinit(struct resp_writer *writer);
-
-/* n bytes at the end, to be counted into len by the caller; NULL: no memory. */
-uint8_t *resp_writer_grow(struct resp_writer *writer, size_t n);
+/* n bytes at the end of the queue, as byte_queue_reserve() gives them; NULL: no memory. */
 static inline uint8_t *resp_writer_space(struct resp_writer *writer, size_t n)
 {
-    if (writer->size - writer->len >= n && !writer->failed)
-        return writer->bytes + writer->len;
-    return resp_writer_grow(writer, n);
+    uint8_t *space = writer->failed ? NULL : byte_queue_reserve(&writer->queue, n);
+    writer->failed = space == NULL;
+    return space;
 }
 
 void resp_write_array(struct resp_writer *writer, size_t n);

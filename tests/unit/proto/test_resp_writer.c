@@ -15,17 +15,18 @@ SETUP
 
 TEARDOWN
 {
-    resp_writer_deinit(&writer);
+    byte_queue_deinit(&writer.queue);
 }
 
 /* What was written since the last time. */
 static void assert_written(const char *expected)
 {
-    if (writer.len != strlen(expected) || memcmp(writer.bytes, expected, writer.len) != 0)
-        fail_msg("written: %.*s\nexpected: %s", (int)writer.len, (const char *)writer.bytes,
-                 expected);
+    if (writer.queue.end != strlen(expected) ||
+        memcmp(writer.queue.bytes, expected, writer.queue.end) != 0)
+        fail_msg("written: %.*s\nexpected: %s", (int)writer.queue.end,
+                 (const char *)writer.queue.bytes, expected);
     assert_false(writer.failed);
-    writer.len = 0;
+    writer.queue.end = 0;
 }
 
 TEST(integers_are_written_in_full)
@@ -92,9 +93,9 @@ TEST(types_of_resp2)
     resp_write_array(&writer, 3);
     resp_write_map(&writer, 2);
     resp_write_bulk(&writer, span_of("a\0b", 3));
-    assert_int_equal(writer.len, 17);
-    assert_memory_equal(writer.bytes, "*3\r\n*4\r\n$3\r\na\0b\r\n", 17);
-    writer.len = 0;
+    assert_int_equal(writer.queue.end, 17);
+    assert_memory_equal(writer.queue.bytes, "*3\r\n*4\r\n$3\r\na\0b\r\n", 17);
+    writer.queue.end = 0;
     resp_write_text(&writer, "");
     resp_write_simple(&writer, "OK");
     resp_write_null(&writer);
@@ -127,10 +128,10 @@ TEST(what_is_large_makes_space)
     memset(large, 'x', LEN);
     resp_write_simple(&writer, "OK");
     resp_write_bulk(&writer, span_of(large, LEN));
-    assert_int_equal(writer.len, 5 + 9 + LEN + 2);
-    assert_memory_equal(writer.bytes, "+OK\r\n$100000\r\n", 14);
-    assert_memory_equal(writer.bytes + 14, large, LEN);
-    assert_memory_equal(writer.bytes + 14 + LEN, "\r\n", 2);
+    assert_int_equal(writer.queue.end, 5 + 9 + LEN + 2);
+    assert_memory_equal(writer.queue.bytes, "+OK\r\n$100000\r\n", 14);
+    assert_memory_equal(writer.queue.bytes + 14, large, LEN);
+    assert_memory_equal(writer.queue.bytes + 14 + LEN, "\r\n", 2);
     free(large);
 }
 
@@ -138,13 +139,13 @@ TEST(what_is_large_makes_space)
 TEST(a_writer_without_memory_writes_no_more)
 {
     resp_write_simple(&writer, "OK");
-    assert_null(resp_writer_grow(&writer, SIZE_MAX));
+    assert_null(resp_writer_space(&writer, SIZE_MAX));
     assert_true(writer.failed);
     resp_write_simple(&writer, "OK");
     resp_write_integer(&writer, 1);
     resp_write_bulk(&writer, span_of("x", 1));
     resp_write_error(&writer, "ERR", "x");
-    assert_int_equal(writer.len, 5);
+    assert_int_equal(writer.queue.end, 5);
 }
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
