@@ -111,28 +111,6 @@ def test_every_header_guards_itself():
         assert guarded, shown(path)
 
 
-def test_every_file_is_built():
-    """A source, test, fuzzer or benchmark that no meson.build names would silently not count."""
-    wrong = []
-    for path in code():
-        name = shown(path)
-        if path.suffix == ".c" and name.startswith("src/"):
-            folder = SOURCE / Path(*Path(name).parts[:2])  # a layer names the files below it, too
-            folder = folder if folder.is_dir() else path.parent
-            registry, entry = folder / "meson.build", path.relative_to(folder).as_posix()
-        elif re.fullmatch(r"tests/(unit/\w+|race|crash)/\w+\.c", name):
-            registry, entry = SOURCE / "tests/meson.build", path.stem
-        elif re.fullmatch(r"(tests/\w+|bindings/python/tests)/test_\w+\.py", name):
-            registry, entry = SOURCE / "tests/meson.build", path.stem
-        elif re.fullmatch(r"(fuzz/\w+|bench/bench_\w+)\.c", name):
-            registry, entry = path.parent / "meson.build", path.stem
-        else:
-            continue
-        if not re.search(rf"['/]{re.escape(entry)}(\.c)?'", registry.read_text()):
-            wrong.append(f"{name} is not in {shown(registry)}")
-    assert not wrong, wrong
-
-
 def test_every_fuzzer_has_a_corpus():
     build = (SOURCE / "fuzz/meson.build").read_text()
     names = re.search(r"^fuzzers = \[(.*?)\]", build, re.S | re.M)
