@@ -8,6 +8,7 @@ import concurrent.futures
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -134,15 +135,18 @@ def test_an_upgrade_under_load_refuses_no_request(machine):
     old = main_pid(machine)
     askers = [AskerInside(machine.pid, 7379, 5, "shared", BURST) for _ in range(3)]
     with network_of(machine.pid):
-        wrk = subprocess.Popen(["wrk", "-t1", "-c10", "-d4s", "http://127.0.0.1:8080/healthz"],
+        wrk = subprocess.Popen(["wrk", "-t1", "-c10", "-d300s", "http://127.0.0.1:8080/healthz"],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         wait_until(lambda: all(asker.asked > 20 for asker in askers))
         asked = sum(asker.asked for asker in askers)
         install(machine, f"/tmp/debs/stint_{packages.version()}_*.deb")
         new = main_pid(machine)
+        assert wrk.poll() is None
+        wrk.send_signal(signal.SIGINT)  # it tells what it has seen so far
         load = wrk.communicate(timeout=60)[0].decode()
     finally:
+        wrk.kill()
         for asker in askers:
             asker.stop()
     assert new not in (0, old)
