@@ -7,8 +7,10 @@ import socket
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +25,10 @@ descriptors:
 """
 
 
-def serve(*args, code=1, env=None):
+def serve(*args, code=1, env=None, **options):
     """What a server that does not start says."""
     done = subprocess.run([STINT, "serve", *map(str, args)], capture_output=True, timeout=30,
-                          env={**os.environ, **(env or {})})
+                          env={**os.environ, **(env or {})}, **options)
     assert done.returncode == code, (done.returncode, done.stderr.decode())
     return done.stderr.decode()
 
@@ -169,13 +171,15 @@ def test_files_that_cannot_be_used_are_told(tmp_path):
     assert state.read_bytes() == b"this is not a table" * 1000
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_state_that_may_not_be_read_is_told(tmp_path):
-    state = tmp_path / "state"
-    state.write_bytes(b"")
-    state.chmod(0)
-    assert "Permission denied" in serve("--state", state, "--resp", "127.0.0.1:0", "--http", "off",
-                                        "--grpc", "off")
+def test_a_state_that_may_not_be_read_is_told():
+    """Root reads every file."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        state = Path(folder) / "state"
+        state.touch(0)
+        user = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+        assert "Permission denied" in serve("--state", state, "--resp", "127.0.0.1:0", "--http",
+                                            "off", "--grpc", "off", **user)
 
 
 def test_other_machines_need_tokens(tmp_path):
