@@ -4,6 +4,7 @@
 Real time is what these tests are about: sockets, signals and the kernel's queues know no other.
 """
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -22,7 +23,20 @@ from program import SOURCE, STINT
 STARTS_S = 20
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error):?")
 LISTENS = re.compile(r"listens: listening frontend=(\S+) address=(\S+)")
-GIVEN = set()  # ports
+# A locked file for each port that a process of tests was given, until it ends.
+CLAIMS = os.path.join(tempfile.gettempdir(), f"stint-ports-{os.getuid()}")
+
+
+def claims(port):
+    """Whether no other test, of whatever process, has it; it is this one's from now on."""
+    os.makedirs(CLAIMS, exist_ok=True)
+    claim = os.open(os.path.join(CLAIMS, str(port)), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(claim)
+        return False
+    return True
 
 
 def free_port():
@@ -32,14 +46,13 @@ def free_port():
         first = int(text.read().split()[0])
     while True:
         port = random.randrange(min(10_000, first // 2), first)
-        if port in GIVEN:
+        if not claims(port):
             continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        GIVEN.add(port)
         return port
 
 
