@@ -157,11 +157,14 @@ def test_who_is_not_answered_is_seen():
     """A server that stands still: its callers wait, and that is what they are found to do."""
     with Fleet(1, None) as fleet:
         with fleet.crowd(rate=200) as crowd:
-            time.sleep(0.5)
+            until(lambda: crowd.seen, "it is asked")
             fleet.servers[0].tell(signal.SIGSTOP)
+            stopped_ns = time.time_ns()
+            until(lambda: any(client.asked and client.sent_ns > stopped_ns
+                              for client in crowd.clients), "it is asked while it stands still")
             time.sleep(0.8)
             fleet.servers[0].tell(signal.SIGCONT)
-            time.sleep(0.3)
-    assert waits_ms(crowd.seen, 1) > 700 and outcomes(crowd.seen)["lost"] == 0
+            until(lambda: waits_ms(crowd.snapshot(), 1) > 700, "it answers")
+    assert outcomes(crowd.seen)["lost"] == 0
     with pytest.raises(AssertionError):
         check_waits(crowd.seen, 600)
