@@ -27,11 +27,20 @@ def stint(*args, given=b"", code=0):
     return done.stdout.decode(), done.stderr.decode(errors="replace")
 
 
-def waits(process, asleep=True):
-    """Whether it catches SIGINT, bit 2 of the mask in /proc, and sleeps in a system call."""
+def waits(process, asleep=True, mask="SigCgt"):
+    """Whether SIGINT, bit 2, is in that mask of /proc, and the process sleeps in a system call."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    is_caught = int(status.split("SigCgt:")[1].split()[0], 16) & 2
-    return is_caught and (not asleep or "State:\tS" in status)
+    is_in = int(status.split(mask + ":")[1].split()[0], 16) & 2
+    return is_in and (not asleep or "State:\tS" in status)
+
+
+def wait_until_read(running, mask="SigCgt"):
+    """Until a program has read all that its standard input has, and waits for more."""
+    deadline = time.monotonic() + 30
+    while (int.from_bytes(fcntl.ioctl(running.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
+           or not waits(running, mask=mask)):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def signals_waiting(pid):
@@ -48,11 +57,7 @@ def interrupted(*args, given=b""):
     with subprocess.Popen([STINT, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, bufsize=0) as running:
         running.stdin.write(given)
-        deadline = time.monotonic() + 30
-        while (int.from_bytes(fcntl.ioctl(running.stdin, termios.FIONREAD, bytes(4)), sys.byteorder)
-               or not waits(running)):
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        wait_until_read(running)
         running.send_signal(signal.SIGINT)
         out, err = running.stdout.read(), running.stderr.read()
         return out.decode(), err.decode(errors="replace"), running.wait(60)

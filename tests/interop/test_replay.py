@@ -18,7 +18,7 @@ import zlib
 import pytest
 
 from program import (NS, SAMPLE, SOURCE, STINT, interrupted, replay_decisions, replay_json,
-                     stint)
+                     stint, wait_until_read)
 
 sys.path.insert(0, str(SOURCE / "tests/property"))
 import stint_abi as abi  # noqa: E402
@@ -297,7 +297,7 @@ def test_an_ignored_interrupt_stays_ignored():
     with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         running.stdin.write(b"0 a\n")
         running.stdin.flush()
-        time.sleep(0.2)
+        wait_until_read(running, "SigIgn")
         running.send_signal(signal.SIGINT)
         out = running.communicate(b"1 a\n", timeout=60)[0]
         assert out.count(b"\n") == 2 and running.returncode == 0
