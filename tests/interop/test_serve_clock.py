@@ -4,7 +4,9 @@
 Only sockets go by real time here, and nothing is measured with it.
 """
 import http.client
+import itertools
 import json
+import select
 import subprocess
 import time
 
@@ -13,6 +15,7 @@ import pytest
 
 from measure import metric
 from program import STINT
+from redis_server import until
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from server import Server, free_port
 
@@ -214,6 +217,17 @@ def test_who_waits_is_answered_when_the_clock_comes_there(connect):
     assert not mover.take("gcra 1/1h burst=8", "w")
 
 
+def wait_until_read(server, frontend, send):
+    """Sends, and waits until a worker has it. To ask how much was read takes bytes, too."""
+    def received():
+        return metric(server.http, "stint_received_bytes_total", frontend=frontend)
+
+    first, second = received(), received()
+    send()
+    asked = itertools.count(1)
+    until(lambda: received() > second + (second - first) * next(asked), "it was read")
+
+
 def test_a_request_that_waits_is_decided_once(server):
     """Of four that wait only one is served each minute: the others are decided again, and do not
     count as denied, neither for the ban after two denials nor in metrics."""
@@ -225,12 +239,13 @@ def test_a_request_that_waits_is_decided_once(server):
             "wait_ms": 210_000}
     for waiter in waiters:
         if isinstance(waiter, OverResp):
-            waiter.link.send("STINT.TAKE", *words)
+            wait_until_read(server, "resp", lambda: waiter.link.send("STINT.TAKE", *words))
         else:
-            waiter.begin("/v1/take", body)
-    for _ in range(4):
-        time.sleep(0.3)
+            wait_until_read(server, "http", lambda: waiter.begin("/v1/take", body))
+    sockets = [waiter.link.sock for waiter in waiters]
+    for minute in range(1, 5):
         mover.advance("70s")
+        until(lambda: len(select.select(sockets, [], [], 0)[0]) >= minute, "one more is answered")
     answers = [waiter.link.read()[1] == "allow" if isinstance(waiter, OverResp)
                else waiter.end()[0] == 200 for waiter in waiters]
     assert sorted(answers) == [False, True, True, True]
