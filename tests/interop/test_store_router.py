@@ -221,6 +221,11 @@ def slot_of_load(cluster, number):
 
 def test_slots_that_move(cluster):
     moves = {}
+
+    def wait_until_asked(key, since_ns):
+        until(lambda: sum(one.keys == [key] and one.sent > since_ns for one in load.seen) >= 10,
+              f"{key} is asked for while it is between")
+
     with Load(cluster.url, rate=600) as load:
         load.wait_until_calm(0)
         begin = time.time_ns()
@@ -229,7 +234,7 @@ def test_slots_that_move(cluster):
             owner = cluster.owner(slot)
             to = next(one for one in cluster.masters if one is not owner)
             since = time.time_ns()
-            cluster.migrate(slot, to, at_half=lambda: time.sleep(0.2))
+            cluster.migrate(slot, to, lambda: wait_until_asked(f"k{number}", time.time_ns()))
             moves[f"k{number}"] = since, time.time_ns()
         end = load.wait_until_calm(time.time_ns())
         time.sleep(WINDOW_S)
@@ -256,7 +261,7 @@ def test_lists_over_slots_are_all_or_nothing(cluster):
     # Returned, or the keys would stay full: each gets its limit, again and again.
     granted = sum(one.granted for one in load.seen if one.outcome == DECIDED and one.verdict == 0)
     seconds = (load.seen[-1].answered - load.seen[0].sent) / S
-    assert granted * 3 > 0.5 * 9 * LIMIT * seconds / WINDOW_S
+    assert granted * 3 > 0.5 * min(9 * LIMIT * seconds / WINDOW_S, 3 * len(load.seen))
 
 
 def test_partial_grants_over_slots(cluster):
