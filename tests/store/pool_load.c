@@ -188,6 +188,7 @@ int main(int argc, char **argv)
     struct stint_error error = {0};
     if (argc != 6)
         return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     load.at_once = (unsigned)strtoul(argv[5], NULL, 10);
     if (!store_loop_open(&load.store_loop, argv[1]))
         return 1;
