@@ -71,10 +71,11 @@ static void every_unit_is_held_or_counted(const char *spec)
                (unsigned long long)info.evictions_evict);
     crew_check(shared.odd == 0, "%s: freed a denied key %llu times", spec,
                (unsigned long long)shared.odd);
-    /* On a busy machine an owner may lose a wide state after 10 ms: the key is then full. */
-    crew_check(shared.granted == held + info.forgotten_units || info.owners_displaced > 0,
-               "%s: granted %llu, held %llu, forgotten %llu", spec,
-               (unsigned long long)shared.granted, (unsigned long long)held,
+    /* A key whose owner was displaced is full, or all that its state held is gone. */
+    uint64_t known = held + info.forgotten_units;
+    uint64_t off = shared.granted > known ? shared.granted - known : known - shared.granted;
+    crew_check(off <= info.owners_displaced * LIMIT, "%s: granted %llu, held %llu, forgotten %llu",
+               spec, (unsigned long long)shared.granted, (unsigned long long)held,
                (unsigned long long)info.forgotten_units);
     stint_table_close(shared.table);
 }
