@@ -97,13 +97,20 @@ def test_before_each_worker_has_a_limit_of_its_own(package: str, tmp_path: Path)
 
 @pytest.mark.parametrize("package", DENIED)
 def test_after_all_workers_share_the_limit(package: str, tmp_path: Path) -> None:
-    with served(tmp_path, program(DIFFS[package], without="-")) as port:
-        replies = burst(port, 3 * LIMIT)
-    for address in ADDRESSES:
-        statuses = [status for of, status, _ in replies if of == address]
-        assert statuses.count(200) == LIMIT
-        assert statuses.count(DENIED[package]) == 2 * LIMIT
-    assert len({body for _, status, body in replies if status == 200}) > 1
+    granting = set[str]()
+    for attempt in range(5):  # once more where the kernel has given one worker all that is granted
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with served(folder, program(DIFFS[package], without="-")) as port:
+            replies = burst(port, 3 * LIMIT)
+        for address in ADDRESSES:
+            statuses = [status for of, status, _ in replies if of == address]
+            assert statuses.count(200) == LIMIT
+            assert statuses.count(DENIED[package]) == 2 * LIMIT
+        granting = {body for _, status, body in replies if status == 200}
+        if len(granting) > 1:
+            break
+    assert len(granting) > 1
 
 
 @pytest.mark.filterwarnings("ignore")  # of LiteLLM's own
