@@ -96,10 +96,13 @@ class Grants:
                               after_ns, units)
         struct.pack_into("=Q", self.memory, start, number + 1)
 
+    def count(self, process: int) -> int:
+        (number,) = struct.unpack_from("=Q", self.memory, process * self.size)
+        return int(number)
+
     def is_full(self, process: int) -> bool:
         """Whether there is no memory for another grant of the process."""
-        (number,) = struct.unpack_from("=Q", self.memory, process * self.size)
-        return bool(number == self.each)
+        return self.count(process) == self.each
 
     def all(self) -> list[tuple[int, int, int]]:
         """(before, after, units) of all processes, in order of time."""

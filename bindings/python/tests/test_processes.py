@@ -215,14 +215,21 @@ def test_workers_are_killed_at_random(shm: Path) -> None:
             return fork(lambda: work(process, process))
 
         workers = [start(process) for process in range(AT_ONCE)]
+        processes = list(range(AT_ONCE))
         try:
             for killed in range(KILLS):
-                time.sleep(rng.random() * 0.002)
                 victim = rng.randrange(AT_ONCE)
+                # On a busy machine it would otherwise die before it has asked for anything.
+                idle_ends = time.monotonic() + 0.02
+                while (not any(granted.count(processes[victim]) for granted in grants)
+                       and time.monotonic() < idle_ends):
+                    time.sleep(0.0002)
+                time.sleep(rng.random() * 0.002)
                 os.kill(workers[victim], signal.SIGKILL)
                 _, status = os.waitpid(workers[victim], 0)
                 assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-                workers[victim] = start(AT_ONCE + killed)
+                processes[victim] = AT_ONCE + killed
+                workers[victim] = start(processes[victim])
         finally:
             for worker in workers:
                 os.kill(worker, signal.SIGKILL)
