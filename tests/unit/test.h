@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "repeats.h"
+
 /* How many elements an array has. */
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -8,6 +8,8 @@
  * From it the searcher takes one unit, gives some back, or lets a nanosecond pass. A cost above 1
  * leaves the same state as that many single units, which is checked at every node too.
  */
+#include "repeats.h"
+
 #include "algorithm/algorithm.h"
 
 #include <stdio.h>
@@ -202,7 +204,7 @@ int main(void)
 {
     uint32_t below[4] = {0}, configurations = 0;
     printf("limit period time_slack count_slack: formula, most alive, most with refunds\n");
-    for (uint32_t limit = 1; limit <= LIMIT_MAX; limit++)
+    for (uint32_t limit = 1; limit <= REPEATS(LIMIT_MAX, 5); limit++)
         for (uint64_t period_ns = 1; period_ns <= PERIOD_MAX; period_ns++)
             for (uint64_t slack_ns = 0; slack_ns <= period_ns; slack_ns++)
                 for (uint32_t size = slack_ns == 0; size <= limit; size++) {

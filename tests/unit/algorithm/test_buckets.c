@@ -94,20 +94,21 @@ static void buckets_run_all(struct strict_options options, uint32_t runs)
 /* Whatever is asked, no window holds more than N, and every denial has its form's reason. */
 TEST(test_never_over_and_never_denied_without_cause)
 {
-    buckets_run_all((struct strict_options){.steps = 1200}, 12);
+    buckets_run_all((struct strict_options){.steps = 1200}, REPEATS(12, 3));
 }
 
 /* The same holds for callers whose clocks are behind. */
 TEST(test_stale_clocks_mint_nothing)
 {
-    buckets_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
+    buckets_run_all((struct strict_options){.steps = 1200, .stale = true}, REPEATS(8, 2));
 }
 
 /* Refunds never let a window hold more than N, nor more buckets live than the state has. */
 TEST(test_refunds_never_over)
 {
-    buckets_run_all((struct strict_options){.steps = 1200, .refunds = true}, 10);
-    buckets_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 8);
+    buckets_run_all((struct strict_options){.steps = 1200, .refunds = true}, REPEATS(10, 2));
+    buckets_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true},
+                    REPEATS(8, 2));
 }
 
 /* 500 uses at t = 0 are free again at W: not at W + O, as where a full bucket keeps its close. */

@@ -51,15 +51,16 @@ static void log_run_all(struct strict_options options, uint32_t runs)
 /* It denies exactly what would make a window hold more than N, and nothing else. */
 TEST(test_exact)
 {
-    log_run_all((struct strict_options){.steps = 1200}, 12);
-    log_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
+    log_run_all((struct strict_options){.steps = 1200}, REPEATS(12, 3));
+    log_run_all((struct strict_options){.steps = 1200, .stale = true}, REPEATS(8, 2));
 }
 
 /* Refunds by time take exactly the units named, and the log stays exact. */
 TEST(test_exact_after_refunds)
 {
-    log_run_all((struct strict_options){.steps = 1200, .refunds = true}, 10);
-    log_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 8);
+    log_run_all((struct strict_options){.steps = 1200, .refunds = true}, REPEATS(10, 2));
+    log_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true},
+                REPEATS(8, 2));
 }
 
 /* Calls in the same nanosecond are all counted: a set of times would lose them. */

@@ -118,20 +118,21 @@ static void window_run_all(struct strict_options options, uint32_t runs)
 /* Whatever is asked, no window holds more than N, and every denial has its reason. */
 TEST(test_never_over_and_never_denied_without_cause)
 {
-    window_run_all((struct strict_options){.steps = 1200}, 12);
+    window_run_all((struct strict_options){.steps = 1200}, REPEATS(12, 3));
 }
 
 /* The same holds for callers whose clocks are behind. */
 TEST(test_stale_clocks_mint_nothing)
 {
-    window_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
+    window_run_all((struct strict_options){.steps = 1200, .stale = true}, REPEATS(8, 2));
 }
 
 /* Refunds, of old and of new uses, never let a window hold more than N units in use. */
 TEST(test_refunds_never_over)
 {
-    window_run_all((struct strict_options){.steps = 1200, .refunds = true}, 8);
-    window_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 6);
+    window_run_all((struct strict_options){.steps = 1200, .refunds = true}, REPEATS(8, 2));
+    window_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true},
+                   REPEATS(6, 2));
 }
 
 /* Who writes N gets N at once: for every resolution, and whether or not q divides N. */

@@ -235,7 +235,7 @@ TEST(strict_leases_never_pass_the_bound)
 {
     for (size_t algorithm = 0; algorithm < N(algorithms); algorithm++) {
         uint64_t most = 0, all_failed = 0;
-        for (uint64_t seed = 1; seed <= 4; seed++) {
+        for (uint64_t seed = 1; seed <= REPEATS(4, 3); seed++) {
             struct scene scene = rough;
             scene.spec = algorithms[algorithm].spec;
             scene.term_ns = seed == 1 ? 20 * MS : seed == 2 ? 200 * MS : 60 * MS;
@@ -332,7 +332,7 @@ TEST(what_is_used_in_the_last_timestamp_counts)
 TEST(fast_leases_pass_the_limit_by_what_nodes_hold)
 {
     uint64_t most = 0;
-    for (uint64_t seed = 1; seed <= 6; seed++) {
+    for (uint64_t seed = 1; seed <= REPEATS(6, 2); seed++) {
         struct scene scene = rough;
         scene.spec = "log 200/1s";
         scene.lease = RULE_LEASE_FAST;

@@ -56,7 +56,7 @@ static void check_shares(void)
 
 static void check_fair(const struct plan *plan, const char *name)
 {
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= REPEATS(3, 1); seed++) {
         run(plan, seed);
         report(name);
         check_bound(plan->limit);
@@ -144,7 +144,7 @@ TEST(a_far_one_that_asks_little_gets_all_of_it)
                                      .n_nodes = 2,
                                      .nodes = {NEAR, {.rtt_ns = NEAR_NS + MS, .every_ns = 20 * MS}},
                                      .lasts_ns = 4 * NS_PER_S};
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= REPEATS(3, 1); seed++) {
         run(&plan, seed);
         report(__func__);
         const struct node *far = &sim.nodes[1];

@@ -23,7 +23,7 @@
 #define ROUNDS 600
 #define ROUNDS_IN_USE 20
 #else
-#define ROUNDS 6000
+#define ROUNDS REPEATS(6000, 2000)
 #define ROUNDS_IN_USE 400
 #endif
 #define KEYS 24

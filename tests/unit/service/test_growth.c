@@ -95,7 +95,7 @@ TEST(test_it_grows_when_it_is_said_to)
         "concurrency 5 lease=2us",
     };
     for (size_t i = 0; i < N(specs); i++)
-        for (uint64_t seed = 1; seed <= 3; seed++)
+        for (uint64_t seed = 1; seed <= REPEATS(3, 1); seed++)
             step_through(specs[i], seed * 977 + i);
 }
 

@@ -135,7 +135,7 @@ TEST(test_adversaries_reach_what_is_stated)
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].quota);
         assert_true(cases[i].reaches == stint_max_in_any_window(&quota));
-        for (uint64_t seed = 1; seed <= 3; seed++) {
+        for (uint64_t seed = 1; seed <= REPEATS(3, 1); seed++) {
             struct run_options options = {.seed = seed};
             struct tally tally = run(cases[i].quota, cases[i].adversary, options);
             if (tally.quotas[0].most != cases[i].reaches)

@@ -10,7 +10,7 @@
 #include "unit/sim/flawed_algorithms.h"
 #include "unit/test.h"
 
-enum { SEEDS = 3 };
+enum { SEEDS = REPEATS(3, 1) };
 
 static struct search *begin_search(const struct search_subject *subject, uint64_t seed,
                                    bool clock_steps, bool takes_only)
