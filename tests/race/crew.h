@@ -3,6 +3,8 @@
 #ifndef STINT_TESTS_RACE_CREW_H
 #define STINT_TESTS_RACE_CREW_H
 
+#include "repeats.h"
+
 #include "stint.h"
 
 #include <pthread.h>

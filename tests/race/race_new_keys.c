@@ -60,12 +60,15 @@ static void check_quota(const char *spec, uint32_t keys)
 
 int main(void)
 {
+    /* One for each width of states: a key is found in its own way in each. */
     check_quota("gcra 7/1h", KEYS);
-    check_quota("window 7/1h resolution=12", KEYS);
     check_quota("window 7/1h", KEYS);
+    check_quota("log 7/1h", KEYS / 10);
+    if (REPEATS(false, true))
+        return crew_report();
+    check_quota("window 7/1h resolution=12", KEYS);
     check_quota("fixed_window 7/1h", KEYS);
     check_quota("sliding_counter 7/1h", KEYS);
-    check_quota("log 7/1h", KEYS / 10);
     check_quota("buckets 7/1h time_slack=6m", KEYS / 10);
     check_quota("concurrency 7 lease=1h", KEYS / 10);
     return crew_report();

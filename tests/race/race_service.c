@@ -5,6 +5,8 @@
  * what is left under each rule is its limit less what was allowed; and candidates, asked as if they
  * were live, are not passed either.
  */
+#include "repeats.h"
+
 #include "base/splitmix.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
@@ -17,24 +19,26 @@
 
 #define WORKERS 4
 #define KEYS 4
-#define REQUESTS 60000
+#define REQUESTS REPEATS(60000, 20000)
 #define NOW (UINT64_C(3600) * 1000000000)
 
-static const char yaml[] = "domain: d\n"
-                           "descriptors:\n"
-                           "  - key: k0\n"
-                           "    rate_limit: {period: 1h, requests_per_unit: 20000, "
-                           "algorithm: gcra}\n"
-                           "  - key: k1\n"
-                           "    rate_limit: {period: 1h, requests_per_unit: 9000}\n"
-                           "    shadow: {period: 1h, requests_per_unit: 700, algorithm: gcra}\n"
-                           "  - key: k2\n"
-                           "    rate_limit: {period: 1h, requests_per_unit: 5000, "
-                           "algorithm: fixed_window}\n"
-                           "  - key: k3\n"
-                           "    rate_limit: {period: 1h, requests_per_unit: 30000, "
-                           "algorithm: sliding_counter}\n";
-static const uint32_t limits[KEYS] = {20000, 9000, 5000, 30000};
+static const char yaml_format[] =
+    "domain: d\n"
+    "descriptors:\n"
+    "  - key: k0\n"
+    "    rate_limit: {period: 1h, requests_per_unit: %u, "
+    "algorithm: gcra}\n"
+    "  - key: k1\n"
+    "    rate_limit: {period: 1h, requests_per_unit: %u}\n"
+    "    shadow: {period: 1h, requests_per_unit: 700, algorithm: gcra}\n"
+    "  - key: k2\n"
+    "    rate_limit: {period: 1h, requests_per_unit: %u, "
+    "algorithm: fixed_window}\n"
+    "  - key: k3\n"
+    "    rate_limit: {period: 1h, requests_per_unit: %u, "
+    "algorithm: sliding_counter}\n";
+static const uint32_t limits[KEYS] = {REPEATS(20000, 7000), REPEATS(9000, 3000),
+                                      REPEATS(5000, 1700), REPEATS(30000, 10000)};
 
 static struct server_state *server_state;
 static struct rules *rules;
@@ -126,6 +130,8 @@ static void *change_rules(void *arg)
 static void load(void)
 {
     struct rules_diagnostics diagnostics;
+    char yaml[sizeof(yaml_format) + KEYS * 10];
+    snprintf(yaml, sizeof(yaml), yaml_format, limits[0], limits[1], limits[2], limits[3]);
     const struct rules_file file = {.path = "race.yaml", .text = span_of(yaml, strlen(yaml))};
     const struct rules_load_options options = {.default_algorithm = STINT_WINDOW};
     rules = rules_load(&file, 1, &options, &diagnostics);

@@ -20,11 +20,13 @@
 
 /* One thread: under a sanitizer of threads each round takes thirty times as long for nothing. */
 #ifdef __SANITIZE_THREAD__
-#define ROUNDS 600
-#define ROUNDS_IN_USE 20
+#define ROUNDS 60
+#define ROUNDS_IN_USE 2
+#define ROUNDS_OF_THREADS 5
 #else
 #define ROUNDS REPEATS(6000, 2000)
 #define ROUNDS_IN_USE 400
+#define ROUNDS_OF_THREADS 100
 #endif
 #define KEYS 24
 #define TICKETS 16
@@ -726,7 +728,7 @@ TEST(test_a_table_that_changes_all_the_time_is_never_left)
     struct changer changer = {.seed = 17};
     pthread_t thread;
     prepare(&whole, &changer);
-    for (int round = 0; round < ROUNDS_IN_USE / 4; round++) {
+    for (int round = 0; round < ROUNDS_OF_THREADS; round++) {
         struct user user = whole;
         user.seed = (uint64_t)round + 5;
         changer.stops = false;
