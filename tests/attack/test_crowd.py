@@ -69,17 +69,26 @@ def test_hostile_clients_hold_nobody_up(patient, kind):
             assert_at_rest(patient, 0.4)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
-def test_hostile_clients_are_ended(server, kind):
+@pytest.mark.parametrize("port", [frontend + tls for frontend in FRONTENDS for tls in ("", "-tls")])
+def test_hostile_clients_are_ended(server, port):
+    """All kinds at once that are to be: they wait for the limits of time together."""
     assert until(lambda: connections(server) == 0, FAREWELL_S + MARGIN_S), "left over from before"
-    with attacking(server, kind, ports(kind)) as clients:
-        if kind.ends:
-            assert until(lambda: connections(server) == 0, LIMIT_S + FAREWELL_S + MARGIN_S), \
-                f"{connections(server)} of {len(clients)} stay"
+    with contextlib.ExitStack() as stack:
+        swarms = {kind: stack.enter_context(attacking(server, kind, [port]))
+                  for kind in KINDS if kind.ends and port in ports(kind)}
+        assert until(lambda: connections(server) == 0, LIMIT_S + FAREWELL_S + MARGIN_S), \
+            f"{connections(server)} stay: {[kind.name for kind in swarms]}"
         assert_honest_are_served(server)
-        if kind.says:
+        for kind, clients in swarms.items():
             assert until(lambda: all(client.answer.startswith(kind.says) for client in clients),
-                         MARGIN_S), {client.answer[:80] for client in clients}
+                         MARGIN_S), (kind.name, {client.answer[:80] for client in clients})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.ends],
+                         ids=lambda kind: kind.name)
+def test_clients_that_stay_hold_nobody_up(server, kind):
+    with attacking(server, kind, ports(kind)):
+        assert_honest_are_served(server)
 
 
 @pytest.mark.parametrize("port", [frontend + tls for frontend in FRONTENDS for tls in ("", "-tls")])
