@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, namedtuple
 
-from admissions import S, Admission, percentile
+from admissions import Admission, percentile
 from server import Resp
 
 # outcome: allow, deny, never; "error": `text` is the sentence; "lost": the connection ended.
@@ -61,10 +61,6 @@ class Request:
 def by_rule(domain, entry, keys, units=1):
     return [Request(key, "DOMAIN", domain, "DESCRIPTOR", 1, entry, key, units=units)
             for key in keys]
-
-
-def by_quota(spec, keys, units=1):
-    return [Request(key, "QUOTA", spec, key, units=units) for key in keys]
 
 
 class Client:
@@ -231,11 +227,3 @@ def errors(seen):
 
 def waits_ms(seen, share):
     return percentile([(one.answered_ns - one.sent_ns) / 1e6 for one in seen], share)
-
-
-def rate_of(seen):
-    """Answers per second."""
-    if len(seen) < 2:
-        return 0
-    first, last = min(one.sent_ns for one in seen), max(one.answered_ns for one in seen)
-    return len(seen) * S / (last - first)

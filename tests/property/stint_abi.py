@@ -171,12 +171,6 @@ def parse(spec):
     return quota
 
 
-def format_quota(quota):
-    text = c.create_string_buffer(512)
-    lib.stint_quota_format(c.byref(quota), text, len(text))
-    return text.value.decode()
-
-
 def quota_from_terms(terms):
     """A checked C quota from an oracle's Terms: the fields have the same names."""
     quota = Quota()

@@ -19,7 +19,6 @@ from strategies import (AMOUNT, COSTS, GAPS, START, TERMS, Times, cost_of, fixed
                         gcra_terms, sliding_counter_terms)
 
 LIFE_US = 8 * 365 * 86400 * 10**6
-NOW_MAX_US = abi.NOW_MAX // 1000
 VERBS = ("take", "take", "take", "take_upto", "peek", "charge", "refund", "refund_now")
 STEPS = st.lists(st.tuples(st.sampled_from(GAPS), AMOUNT, st.sampled_from(VERBS),
                            st.sampled_from(COSTS), AMOUNT), min_size=1, max_size=40)

@@ -164,14 +164,6 @@ static inline void wire_hits(struct wire *descriptor, uint64_t hits)
     wire_message(descriptor, 3, &value);
 }
 
-static inline void wire_limit(struct wire *descriptor, uint64_t requests, uint64_t unit)
-{
-    struct wire limit = {.len = 0};
-    wire_number(&limit, 1, requests);
-    wire_number(&limit, 2, unit);
-    wire_message(descriptor, 2, &limit);
-}
-
 /* A request of descriptors in text: "key=value; key=value". */
 static inline struct wire wire_request(const char *domain, const char *text)
 {
