@@ -66,7 +66,8 @@ def make_socket(path):
 
 
 @pytest.mark.parametrize("name,make", [
-    (name, make) for name in NAMES_A_FILE for make in (make_pipe, make_socket, "/dev/zero", os.mkdir)
+    (name, make) for name in NAMES_A_FILE
+    for make in (make_pipe, make_socket, "/dev/zero", os.mkdir)
     if make is not os.mkdir or name not in TAKES_A_FOLDER])
 def test_what_is_no_file_is_refused_at_once(tmp_path, name, make):
     words = list(NAMES_A_FILE[name])
