@@ -5,9 +5,10 @@ import re
 from dataclasses import dataclass
 
 import frames
-from attacked import IS_SHORT
+from attacked import IS_LONG, IS_SHORT
 from clients import get, post, resp
 
+REQUESTS = 300 if IS_SHORT else 20_000 if IS_LONG else 10_000  # of each kind
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 CALM = 11  # ENHANCE_YOUR_CALM
 ANSWERS, GOAWAYS, NOTHING = "answers", "goaways", "nothing"
@@ -155,7 +156,7 @@ class Call:
     n: int = 1000  # on one connection
     error: int = CALM
     opening: bytes = b""
-    total: int = 300 if IS_SHORT else 20_000
+    total: int = REQUESTS
 
 
 def calls(path=frames.HEALTH, payload=b"", *fields, flags=frames.END_STREAM, **more):
