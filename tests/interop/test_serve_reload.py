@@ -426,7 +426,7 @@ def test_rules_may_be_empty_where_that_is_said(tmp_path):
 
 # ---- memory -------------------------------------------------------------------------------------
 
-RELOADS = 50
+RELOADS = 20
 LIMIT = "  - {key: path, value: /p%d, rate_limit: {unit: day, requests_per_unit: %d}}\n"
 
 
@@ -454,7 +454,7 @@ def generation(server):
 @pytest.mark.parametrize("write", [write_many_rules, write_many_files])
 @pytest.mark.parametrize("way", ["sighup", "post", "fault"])
 def test_reloads_do_not_add_up(write, way, tmp_path):
-    """After 50 reloads a server has at most 1.3 times the memory that it had after the second.
+    """After 20 reloads a server has at most 1.3 times the memory that it had after the second.
 
     What is in force and what is being read may be there together: by then both have been. With
     `fault` each reading fails in its last file.
