@@ -75,7 +75,7 @@ def as_version(machine, version):
     machine.run("sh", "-c", f"""set -e; cd /tmp/debs
         dpkg-deb --raw-extract stint_{packages.version()}_*.deb other
         sed -i 's/^Version: .*/Version: {version}/' other/DEBIAN/control
-        dpkg-deb --build other stint_{version}_$(dpkg --print-architecture).deb
+        dpkg-deb -Zgzip -z1 --build other stint_{version}_$(dpkg --print-architecture).deb
         rm -r other""")
     return f"/tmp/debs/stint_{version}_*.deb"
 
