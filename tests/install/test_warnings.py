@@ -28,16 +28,14 @@ EVERYTHING = """-Werror -Weverything -Wno-unknown-warning-option -Wno-c++98-comp
 HEADER = {
     "c": ("#include <stint.h>\nint main(void)\n{\n    return stint_version() == NULL;\n}\n",
           ("c11", "gnu11", "c17"), {"gcc": COMMON + C + C_HEADER + GCC,
-                                   "clang": COMMON + C + C_HEADER,
                                    "clang -Weverything": EVERYTHING}),
     "cc": ("#include <stint.h>\nint main() { return stint_version() == nullptr; }\n",
            ("c++11", "c++14", "c++17", "c++20"), {"g++": COMMON + CPP + GCC + ["-Wuseless-cast"],
-                                                 "clang++": COMMON + CPP,
                                                  "clang++ -Weverything": EVERYTHING}),
 }
 # name -> standard, and what a user defines or optimises; each compiles lines that the others do not
 AMALGAMATION = {
-    "C11": ["-std=c11", "-O1"],  # some warnings need the optimiser
+    "C11": ["-std=c11", "-O1"],  # some warnings of gcc need its optimiser
     "C17": ["-std=c17", "-fsyntax-only"],
     "without assertions": ["-std=c11", "-DNDEBUG", "-fsyntax-only"],
     "no 128-bit integers": ["-std=c11", "-DSTINT_NO_INT128", "-DSTINT_NO_CAS16", "-fsyntax-only"],
@@ -63,15 +61,17 @@ def test_the_header(language, compiler, standard, tmp_path):
 
 
 @pytest.mark.parametrize("kind", AMALGAMATION)
-@pytest.mark.parametrize("compiler, warnings", [("gcc", COMMON + C + GCC), ("clang", COMMON + C),
+@pytest.mark.parametrize("compiler, warnings", [("gcc", COMMON + C + GCC),
                                                 ("clang -Weverything", EVERYTHING)],
-                         ids=["gcc", "clang", "clang -Weverything"])
+                         ids=["gcc", "clang -Weverything"])
 def test_the_amalgamation(compiler, warnings, kind, tmp_path):
-    compile_silently(compiler, *warnings, *AMALGAMATION[kind], "-c", FILES / "stint.c", "-o",
-                     tmp_path / "stint.o")
+    # The warnings of clang come from its front end.
+    front_end = ["-fsyntax-only"] if compiler != "gcc" else []
+    compile_silently(compiler, *warnings, *AMALGAMATION[kind], *front_end, "-c", FILES / "stint.c",
+                     "-o", tmp_path / "stint.o")
 
 
-@pytest.mark.parametrize("options", [["-O2"], ["-O3"], ["-O2", "-DNDEBUG"]], ids=" ".join)
+@pytest.mark.parametrize("options", [["-O3"], ["-O2", "-DNDEBUG"]], ids=" ".join)
 def test_a_program_that_is_compiled_whole(options, tmp_path):
     """docs/embedding.md: the compiler then sees the program's variables in the library."""
     compile_silently("gcc", "-std=c17", *options, "-flto=auto", "-Wall", "-Wextra", "-Werror",
