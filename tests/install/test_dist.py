@@ -61,7 +61,8 @@ def test_a_package_of_the_archive_has_the_time_of_the_commit(unpacked):
 
 
 def test_the_archive_builds_the_library(unpacked, tmp_path):
-    run("meson", "setup", tmp_path / "build", unpacked, "-Dprogram=false", "-Dtests=false")
+    run("meson", "setup", tmp_path / "build", unpacked, "-Dprogram=false", "-Dtests=false",
+        "-Doptimization=0", "-Ddebug=false")
     run("ninja", "-C", tmp_path / "build", "src/libstint.a")
     assert (tmp_path / "build/src/libstint.a").exists()
 
