@@ -179,7 +179,8 @@ int table_write(const struct stint_table *table, int fd)
 {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     FILE *file = own >= 0 ? fdopen(own, "w") : NULL;
-    int code = file != NULL ? write_whole(table, file) : -1, why = errno;
+    bool is_sized = file != NULL && ftruncate(own, (off_t)table->region.fixed.bytes) == 0;
+    int code = is_sized ? write_whole(table, file) : -1, why = errno;
     if (file != NULL)
         fclose(file);
     else if (own >= 0)
