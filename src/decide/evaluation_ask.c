@@ -547,6 +547,8 @@ void evaluation_look(struct evaluation *evaluation, struct target *const *target
 {
     assert(n <= TARGETS_MAX);
     struct evaluation_step steps[TARGETS_MAX];
+    if (n == 0)
+        return;
     for (size_t i = 0; i < n; i++) {
         assert(targets[i]->part != TARGET_FREE);
         steps[i] = (struct evaluation_step){.target = targets[i],

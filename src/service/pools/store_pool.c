@@ -177,7 +177,7 @@ static int change_keys(struct store_pool *pool, const struct parsed_key *but,
                        const struct parsed_key *more, struct stint_error *error)
 {
     const struct roster *old = pool->roster;
-    struct roster *made;
+    struct roster *made = NULL;
     int code = roster_new(&made, pool, old->keys, old->n_keys, but, more, error);
     if (code == 0)
         put_in_force(pool, made);
