@@ -4,7 +4,6 @@
 Real time is what these tests are about: sockets, signals and the kernel's queues know no other.
 """
 import contextlib
-import fcntl
 import http.client
 import json
 import os
@@ -23,19 +22,18 @@ from program import SOURCE, STINT
 STARTS_S = 20
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error):?")
 LISTENS = re.compile(r"listens: listening frontend=(\S+) address=(\S+)")
-# A locked file for each port that a process of tests was given, until it ends.
-CLAIMS = os.path.join(tempfile.gettempdir(), f"stint-ports-{os.getuid()}")
+CLAIMED = []  # a name of the kernel's for each port that this process was given
 
 
 def claims(port):
-    """Whether no other test, of whatever process, has it; it is this one's from now on."""
-    os.makedirs(CLAIMS, exist_ok=True)
-    claim = os.open(os.path.join(CLAIMS, str(port)), os.O_RDWR | os.O_CREAT, 0o600)
+    """Whether no other test, of whatever process, has it; it is this one's until that ends."""
+    claim = socket.socket(socket.AF_UNIX)
     try:
-        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(claim)
+        claim.bind(f"\0stint-test-port-{port}")
+    except OSError:
+        claim.close()
         return False
+    CLAIMED.append(claim)
     return True
 
 
