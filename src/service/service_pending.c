@@ -224,7 +224,7 @@ bool service_end_pending(struct service *service, struct reply *reply)
         evaluation->fault = BACKEND_FAILED;
         evaluation->fault_message = pending->loss;
     }
-    /* A fault is told once all has come back that others had granted. */
+    /* A fault is the reply once all has come back that others had granted. */
     if (evaluation->is_waiting && !evaluation->is_too_early && pending->loss == NULL) {
         begin_wait(service, pending, reply);
         return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A server whose rules have their states in a shared store that answers when it is told to. */
+/* A server whose rules have their states in a shared store that answers when the test lets it. */
 #ifndef STINT_TESTS_TEST_SHARED_H
 #define STINT_TESTS_TEST_SHARED_H
 

@@ -52,7 +52,7 @@ static uint64_t failovers_of(void *arg)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* The wait that is told here is not longer than that of the store, which all else has reached. */
+/* A denial from here waits no longer than one of the store, which all else has reached. */
 static void check_denial(const struct caller *caller, const struct backend_request *asked)
 {
     denied_here++;

@@ -48,7 +48,7 @@ TEST(who_is_never_fast_enough_is_denied)
     assert_int_equal(metrics()->busy, 2);
 }
 
-/* The swap that is sent when the denial is told succeeds, and is taken back. */
+/* The swap that is sent when the denial is answered succeeds, and is taken back. */
 TEST(a_take_that_was_denied_as_busy_stays_uncharged)
 {
     struct asked asked;
@@ -102,7 +102,7 @@ TEST(a_list_that_was_denied_as_busy_stays_uncharged)
     assert_decided(&asked, STINT_DENY, 0);
     assert_int_equal(asked.op.answer.sum.binding, 1);
     assert_in_range(asked.op.answer.sum.retry_after_ns, MS, 100 * MS);
-    assert_int_equal(asked.each[0].outcome, STINT_ALLOW); /* nobody else wants it */
+    assert_int_equal(asked.each[0].outcome, STINT_ALLOW); /* no other request wants it */
     assert_int_equal(asked.each[0].granted, 0);
     assert_int_equal(asked.each[0].remaining, 5);
     assert_int_equal(asked.each[1].outcome, STINT_DENY);

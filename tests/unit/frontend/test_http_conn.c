@@ -485,7 +485,7 @@ static void wake_later(void)
 TEST(a_request_is_answered_by_a_reload_that_began_after_it)
 {
     dial_and_reload();
-    hang_up(); /* its reload ends, and nobody asks for the result */
+    hang_up(); /* its reload ends, and no caller is left for the result */
     reloads.ended = 1;
     dial();
     feed(RELOAD RELOAD);

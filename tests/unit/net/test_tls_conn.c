@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* TLS between a client of GnuTLS and a connection of the test, without sockets. */
 #define _GNU_SOURCE
-#include "unit/test.h"
+#include "unit/test_certificate.h"
 
 #include "base/byte_queue.h"
 #include "net/tls.h"
 
 #include <errno.h>
-#include <gnutls/x509.h>
 #include <unistd.h>
 
 #define REPLY 4096u
@@ -172,23 +171,12 @@ static void write_file(const char *path, const gnutls_datum_t *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* A certificate of its own, which the test's client does not look at. */
 static void certify(void)
 {
     gnutls_x509_privkey_t key;
     gnutls_x509_crt_t certificate;
     gnutls_datum_t text;
-    assert_int_equal(gnutls_x509_privkey_init(&key), 0);
-    assert_int_equal(gnutls_x509_privkey_generate(
-                         key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0),
-                     0);
-    assert_int_equal(gnutls_x509_crt_init(&certificate), 0);
-    gnutls_x509_crt_set_version(certificate, 3);
-    gnutls_x509_crt_set_serial(certificate, "1", 1);
-    gnutls_x509_crt_set_activation_time(certificate, 0);
-    gnutls_x509_crt_set_expiration_time(certificate, 4000000000);
-    gnutls_x509_crt_set_key(certificate, key);
-    assert_int_equal(gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0), 0);
+    make_certificate(&key, &certificate);
     assert_int_equal(gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, &text), 0);
     write_file(certificate_path, &text);
     gnutls_free(text.data);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The socket of a store in TLS whose other end takes nothing for a while. */
 #define _GNU_SOURCE
-#include "unit/test.h"
+#include "unit/test_certificate.h"
 
 #include "base/ns.h"
 #include "net/upstream/upstream.h"
 
-#include <gnutls/x509.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -66,22 +65,11 @@ static void listen_there(void)
     assert_int_equal(listen(store.listening, 1), 0);
 }
 
-/* A certificate of its own, which the test's client does not look at. */
 static void certify(void)
 {
     gnutls_x509_privkey_t key;
     gnutls_x509_crt_t certificate;
-    assert_int_equal(gnutls_x509_privkey_init(&key), 0);
-    assert_int_equal(gnutls_x509_privkey_generate(
-                         key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0),
-                     0);
-    assert_int_equal(gnutls_x509_crt_init(&certificate), 0);
-    gnutls_x509_crt_set_version(certificate, 3);
-    gnutls_x509_crt_set_serial(certificate, "1", 1);
-    gnutls_x509_crt_set_activation_time(certificate, 0);
-    gnutls_x509_crt_set_expiration_time(certificate, 4000000000);
-    gnutls_x509_crt_set_key(certificate, key);
-    assert_int_equal(gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0), 0);
+    make_certificate(&key, &certificate);
     assert_int_equal(gnutls_certificate_allocate_credentials(&store.credentials), 0);
     assert_true(gnutls_certificate_set_x509_key(store.credentials, &certificate, 1, key) >= 0);
     gnutls_x509_crt_deinit(certificate);
